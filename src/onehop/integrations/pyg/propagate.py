@@ -13,8 +13,9 @@ from onehop.integrations.pyg.edges.sizes import are_tiny
 from onehop.integrations.pyg.edges.writes import watch
 from onehop.integrations.pyg.layer import ClassRecord, Propagate, Records
 from onehop.integrations.pyg.pending import Pending, settled
+from onehop.integrations.pyg.rules.aggregators import REDUCTIONS
 from onehop.integrations.pyg.small_graphs import as_pyg
-from onehop.integrations.pyg.stages import is_listed, is_small, over_few, planned_or_reason, serves_few
+from onehop.integrations.pyg.stages import is_listed, is_small, over_few, planned_or_reason
 from onehop.integrations.rows import stand_in
 from onehop.loading import DISTRIBUTED
 from onehop.ops.contexts import as_program, context_reason
@@ -69,8 +70,10 @@ def _propagate(
     if record is None and now.pyg:
         record = records.of_class(kind)
     call = Call(layer, record, edge_index, operands, args)
-    # The size first: beside sums over few edges, any other test takes noticeable time.
-    served = record is not None and serves_few(record, layer)
+    # The size first, with few calls: beside sums over few edges, any other test takes noticeable time.
+    served = (
+        record is not None and record.serves_few and type(layer._modules.get("aggr_module")) in REDUCTIONS
+    )
     if record is not None and (is_listed if served else is_small)(call):
         out = over_few(call) if served else None
         if out is not None:

@@ -70,11 +70,6 @@ def is_small(call: Call) -> bool:
     return is_too_small(edge_index, operands.get(rule.first), attends=rule.attends, costly=costly)
 
 
-def serves_few(record: Any, layer: Any) -> bool:
-    """Return whether native code serves a layer over few edges, as its aggregation is now."""
-    return bool(record.serves_few) and type(layer._modules.get("aggr_module")) in REDUCTIONS
-
-
 def over_few(call: Call) -> Any:
     """The result over few edges, of which no graph is made; None if PyG's code has to run."""
     layer = call.layer
