@@ -277,7 +277,7 @@ def test_an_id_that_is_used_again_is_another_layer(edge_index, traces):
     layer, x = Own(), torch.randn(NODES, WIDTH)
     with onehop.patch():
         expected = layer(x, edge_index)
-        of = type(layer).propagate.onehop_records[Own].own.traces._of
+        of = type(layer).propagate.onehop_records[Own].own_message.traces._of
         other = copy.deepcopy(layer)
         of[id(other)] = of[id(layer)]
         torch.testing.assert_close(other(x, edge_index), expected)
@@ -317,4 +317,4 @@ def test_what_is_kept_is_bounded(edge_index):
         for number in range(40):
             layer(x, edge_index, None, float(number))
         records = type(layer).propagate.onehop_records
-        assert sum(len(kept) for _, kept in records[Own].own.traces._of.values()) == 16
+        assert sum(len(kept) for _, kept in records[Own].own_message.traces._of.values()) == 16
