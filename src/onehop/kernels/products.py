@@ -105,14 +105,20 @@ def _over_rows(linear: Any, grad: Tensor, x: Tensor) -> Tensor:
         grad: [N, M].
         x: [N, K].
     """
-    # Rows of a block: some of its columns stay in the second cache while it is read column by column.
-    block = (thresholds.now.product_block_rows + 1) // 2 * 2
-    whole = grad.size(0) // block * block
-    # torch multiplies what is left: oneDNN generates code for every number of rows that it has not met, which
-    # takes as long as 3,000 rows of 64 columns, and keeps it. Mini-batches have another number in each step.
-    summed = torch.mm(grad[whole:].t(), x[whole:])
-    for begin in range(0, whole, block):
-        rows = slice(begin, begin + block)
+    # Some of a block's columns stay in the second cache while it is read column by column.
+    length = (thresholds.now.product_block_rows + 1) // 2 * 2
+    # oneDNN generates code for every number of rows that it has not met, which takes as long as 3,000 rows of
+    # 64 columns, and keeps it. Mini-batches have another number in each step. Blocks of four sizes divide all
+    # of them, and torch multiplies what is left.
+    least = max(length // 8, 1)
+    blocks, begin, count = [], 0, grad.size(0)
+    while count - begin >= least:
+        while length > count - begin:
+            length //= 2
+        blocks.append(slice(begin, begin + length))
+        begin += length
+    summed = torch.mm(grad[begin:].t(), x[begin:])
+    for rows in blocks:
         summed += linear(_transposed(grad[rows]), x[rows].t(), None, "none", [], "")
     return summed
 

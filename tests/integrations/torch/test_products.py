@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from onehop.kernels.products import BLOCKS, FORWARD, ONEDNN, TO_INPUT, TO_WEIGHT, TORCH, libraries
+from onehop.kernels.products import BLOCKS, FORWARD, ONEDNN, TO_INPUT, TO_WEIGHT, TORCH, _of_onednn, libraries
 from onehop.ops.linear import flushed, is_large, multiply
 from onehop.tuner import products
 from tests.integrations.same import assert_same
@@ -20,6 +20,22 @@ def test_rows_are_added(library):
         out = multiply(FORWARD, x, weight, added)
     torch.testing.assert_close(out, x @ weight.t() + added)
     assert torch.equal(added, kept)
+
+
+@pytest.mark.parametrize(("rows", "blocks"), [(1, [1]), (7, [4, 2, 1]), (9, [8, 1]), (24, [8, 8, 8])])
+def test_blocks_of_few_sizes_divide_a_gradient_to_a_weight(rows, blocks, bounds):
+    # oneDNN takes part even where there are fewer rows than a block, and generates code for few sizes.
+    bounds(product_block_rows=8)
+    sizes = []
+
+    def linear(left, right, bias, *_):
+        sizes.append(left.size(1))
+        return F.linear(left, right, bias)
+
+    product = _of_onednn(TO_WEIGHT, linear, None)
+    grad, x = (torch.randn(rows, n, generator=torch.Generator().manual_seed(n)) for n in (3, 5))
+    torch.testing.assert_close(product(grad, x, None), grad.t() @ x)
+    assert sizes == blocks
 
 
 def smeared(rows, centres=50):
