@@ -3,6 +3,7 @@
 // A function here takes the place of torch's CPU kernel (torch/operators.hpp), so it runs below autograd, in any
 // thread, with or without Python's lock. A call that is too small, or that Python does not serve, goes to torch's.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -229,6 +230,47 @@ struct Addmm : Served<Addmm, Tensor(const Tensor&, const Tensor&, const Tensor&,
   }
 };
 
+// Products with a sparse matrix take torch 16 to 400 times as long as a product of so many numbers by one takes here.
+constexpr double kCostOfSparseProducts = 256;
+
+// Products of a sparse matrix and a dense one, on either side.
+bool is_large_sparse_product(const Tensor& left, const Tensor& right) {
+  const auto numbers = static_cast<double>(std::min(numel(left), numel(right)));
+  return is_float(left) &&
+         numbers * kCostOfSparseProducts >= static_cast<double>(bounds.numbers.load(std::memory_order_relaxed));
+}
+
+template <Key kKey>
+struct SparseMm : Served<SparseMm<kKey>, Tensor(const Tensor&, const Tensor&), Form::numbers, kKey> {
+  static constexpr const char* kName = kKey == Key::autograd ? "aten::_sparse_mm" : "aten::mm";
+  static constexpr const char* kOverload = "";
+  static void* run(const Tensor& left, const Tensor& right) {
+    return is_large_sparse_product(left, right) ? SparseMm::answer(left, right) : nullptr;
+  }
+};
+
+template <Key kKey>
+struct SparseAddmm
+    : Served<SparseAddmm<kKey>, Tensor(const Tensor&, const Tensor&, const Tensor&, const Scalar&, const Scalar&),
+             Form::numbers, kKey> {
+  static constexpr const char* kName = kKey == Key::autograd ? "aten::_sparse_addmm" : "aten::addmm";
+  static constexpr const char* kOverload = "";
+  static void* run(const Tensor& added, const Tensor& left, const Tensor& right, const Scalar& beta,
+                   const Scalar& alpha) {
+    int64_t times = 0;
+    const bool plain = is_integer(beta, times) && (times == 0 || times == 1) && is_one(alpha);
+    if (!plain || !is_large_sparse_product(left, right)) return nullptr;
+    return SparseAddmm::answer(left, right, added, times == 1);
+  }
+};
+
+struct SparseTranspose : Served<SparseTranspose, Tensor(const Tensor&, int64_t, int64_t), Form::numbers, Key::sparse> {
+  static constexpr const char *kName = "aten::transpose", *kOverload = "int";
+  static void* run(const Tensor& x, int64_t first, int64_t second) {
+    return dim(x) == 2 && is_float(x) ? answer(x, first, second) : nullptr;
+  }
+};
+
 struct Bmm : Served<Bmm, Tensor(const Tensor&, const Tensor&)> {
   static constexpr const char *kName = "aten::bmm", *kOverload = "";
   static void* run(const Tensor& left, const Tensor& right) {
@@ -280,13 +322,18 @@ using Indexing = All<Subscript, SubscriptAdd, IndexSelect, Gather, IndexAdd<Tens
                      ScatterValue, ScatterReduce<Tensor, const Tensor&>, ScatterReduce<Tensor&, Tensor&>, EmbeddingGrad,
                      BagsGrad, SegmentReduce, SegmentReduceGrad, Unique, UniqueDim, Sort, IsIn>;
 using Products = All<Mm, Addmm, Bmm>;
+using SparseProducts =
+    All<SparseMm<Key::sparse>, SparseAddmm<Key::sparse>, SparseMm<Key::sparse_compressed>,
+        SparseAddmm<Key::sparse_compressed>, SparseMm<Key::autograd>, SparseAddmm<Key::autograd>, SparseTranspose>;
 
 }  // namespace
 
 void bind_torch_kernels(nb::module_& m) {
   m.def("load_torch",
         [](const std::string& cpu, const std::string& python) { return load_interface(cpu.c_str(), python.c_str()); });
-  m.def("find_kernels", [](nb::callable trace, int cpu) { return find_place([&] { trace(); }, cpu); });
+  m.def("find_kernels", [](nb::callable trace, const std::array<int, kKeys>& numbers) {
+    return find_place([&] { trace(); }, numbers);
+  });
   m.def("find_autograd_kernels", [](nb::callable trace) { return find_autograd_place([&] { trace(); }); });
   m.def("learn_boxed", [](nb::callable run, uint64_t self, uint64_t index) {
     return learn_boxed([&] { run(); }, reinterpret_cast<void*>(self), reinterpret_cast<void*>(index));
@@ -299,6 +346,7 @@ void bind_torch_kernels(nb::module_& m) {
   m.def("learn_texts", [](nb::callable run) { return learn_texts([&] { run(); }); });
   bind_kernels<Indexing>(m, "IndexingKernels");
   bind_kernels<Products>(m, "ProductKernels");
+  bind_kernels<SparseProducts>(m, "SparseProductKernels");
   // What this thread calls is torch's between these.
   m.def("leave_to_torch", [](bool left) { return std::exchange(leaves_to_torch, left); });
   m.def("widen_products", [](bool of_bfloat16, bool of_float16) {

@@ -169,23 +169,26 @@ class Answers<Op, Result(Args...), State> {
   static inline PyObject* function = nullptr;
 };
 
-// One operator of torch's, whose CPU kernel is replaced.
-template <class Op, class Signature, Form kForm = Form::numbers>
+// One operator of torch's, whose kernel for a dispatch key is replaced.
+template <class Op, class Signature, Form kForm = Form::numbers, Key kKey = Key::cpu>
 class Served;
 
-template <class Op, class Result, class... Args, Form kForm>
-class Served<Op, Result(Args...), kForm> : public Answers<Op, Result(Args...), BelowAutograd> {
-  using Base = Answers<Op, Result(Args...), BelowAutograd>;
+template <Key kKey>
+using StateOf = std::conditional_t<kKey == Key::autograd, AboveAutograd, BelowAutograd>;
+
+template <class Op, class Result, class... Args, Form kForm, Key kKey>
+class Served<Op, Result(Args...), kForm, kKey> : public Answers<Op, Result(Args...), StateOf<kKey>> {
+  using Base = Answers<Op, Result(Args...), StateOf<kKey>>;
 
  public:
   // An operator that this torch has not, or whose kernel is another library's, stays as it is.
   static void install() {
-    if (place.in_table == nullptr) place = place_of(Op::kName, Op::kOverload, kForm);
+    if (place.in_table == nullptr) place = place_of(Op::kName, Op::kOverload, kForm, kKey);
     if (!is_torchs_code(place.now())) return;
     theirs = reinterpret_cast<Kernel*>(place.now());
     place.replace(place.now(), reinterpret_cast<void*>(&ours));
     if constexpr (Base::kIsOnStack) {
-      if (on_stack.in_table == nullptr) on_stack = place_of(Op::kName, Op::kOverload, Form::boxed);
+      if (on_stack.in_table == nullptr) on_stack = place_of(Op::kName, Op::kOverload, Form::boxed, kKey);
       if (!is_torchs_code(on_stack.now())) return;
       Base::their_boxed = reinterpret_cast<Boxed*>(on_stack.now());
       on_stack.replace(on_stack.now(), reinterpret_cast<void*>(&Base::boxed));

@@ -24,11 +24,13 @@ struct Handle {
 constexpr int64_t kNode = 2 * sizeof(void*);
 constexpr int64_t kWord = sizeof(void*);
 
-// Where the address is in a description, there for autograd's kernel, and in a kernel that was registered.
-int64_t in_description = -1, in_autograd = -1, in_kernel = -1;
+// Where the address is in a description, by Key, and in a kernel that was registered.
+int64_t in_description[kKeys] = {-1, -1, -1, -1}, in_kernel = -1;
 // Words of a registered kernel that are looked through.
 constexpr int kWords = 6;
-uint16_t cpu_key = 0;
+std::array<int, kKeys> numbers_of_keys;
+
+int64_t& place_in_description(Key key) { return in_description[static_cast<int>(key)]; }
 
 char* description_of(const char* name, const char* overload) {
   using Find = Handle (*)(void*, const char*, const char*);
@@ -48,9 +50,9 @@ int64_t bytes_of(const void* block) {
 #endif
 }
 
-const char* registered_of(char* description) {
+const char* registered_of(char* description, Key key) {
   try {
-    return interface().registered(description, cpu_key);
+    return interface().registered(description, static_cast<uint16_t>(numbers_of_keys[static_cast<int>(key)]));
   } catch (...) {  // there is none
     return nullptr;
   }
@@ -209,7 +211,7 @@ int64_t place_of_trace(const Run& run) {
   char* description = description_of("aten::trace", "");
   for (int64_t at = 0; at + kWord <= bytes_of(description - kNode) - kNode; at += kWord) {
     auto** word = reinterpret_cast<void**>(description + at);
-    if (at == in_description || !is_torchs_code(*word)) continue;
+    if (at == place_in_description(Key::cpu) || !is_torchs_code(*word)) continue;
     trace_ran = false;
     run_with({word, nullptr}, &trace, their_trace, run);
     if (trace_ran) return at;
@@ -217,24 +219,39 @@ int64_t place_of_trace(const Run& run) {
   return -1;
 }
 
+// The place in aten::mm's description of the function that is registered for a key, which no other kernel has.
+int64_t place_of_product(Key key) {
+  char* description = in_kernel < 0 ? nullptr : description_of("aten::mm", "");
+  const char* kernel = description == nullptr ? nullptr : registered_of(description, key);
+  int64_t only = -1;
+  for (int64_t at = 0; kernel != nullptr && at + kWord <= bytes_of(description - kNode) - kNode; at += kWord) {
+    if (*reinterpret_cast<void**>(description + at) != *reinterpret_cast<void* const*>(kernel + in_kernel)) continue;
+    if (only >= 0) return -1;
+    only = at;
+  }
+  return only;
+}
+
 }  // namespace
 
-bool find_place(const Run& run, int cpu) {
+bool find_place(const Run& run, const std::array<int, kKeys>& numbers) {
   if (in_kernel >= 0) return true;
-  cpu_key = static_cast<uint16_t>(cpu);
+  numbers_of_keys = numbers;
   char* description = description_of("aten::trace", "");
-  const char* kernel = description == nullptr ? nullptr : registered_of(description);
+  const char* kernel = description == nullptr ? nullptr : registered_of(description, Key::cpu);
   if (kernel == nullptr) return false;
-  in_description = place_of_trace(run);
-  for (int word = 0; in_description >= 0 && in_kernel < 0 && word < kWords; ++word) {
+  const int64_t found = place_in_description(Key::cpu) = place_of_trace(run);
+  for (int word = 0; found >= 0 && in_kernel < 0 && word < kWords; ++word) {
     if (reinterpret_cast<void* const*>(kernel)[word] == reinterpret_cast<void*>(their_trace)) in_kernel = word * kWord;
   }
+  for (Key key : {Key::sparse, Key::sparse_compressed}) place_in_description(key) = place_of_product(key);
   return in_kernel >= 0;
 }
 
 bool find_autograd_place(const Run& run) {
-  if (in_autograd < 0) in_autograd = place_of_trace(run);
-  return in_autograd >= 0;
+  int64_t& place = place_in_description(Key::autograd);
+  if (place < 0) place = place_of_trace(run);
+  return place >= 0;
 }
 
 void Place::replace(void* before, void* after) const {
@@ -248,28 +265,32 @@ void Place::replace(void* before, void* after) const {
 
 namespace {
 
-Place found_place(const char* name, const char* overload, Form form) {
-  char* description = in_kernel < 0 ? nullptr : description_of(name, overload);
-  const char* kernel = description == nullptr ? nullptr : registered_of(description);
-  if (kernel == nullptr) return {};
+Place found_place(const char* name, const char* overload, Form form, Key key = Key::cpu) {
+  const int64_t at = place_in_description(key);
+  char* description = in_kernel < 0 || at < 0 ? nullptr : description_of(name, overload);
+  if (description == nullptr) return {};
+  char* kernel = const_cast<char*>(registered_of(description, key));
+  if (kernel == nullptr && key == Key::cpu) return {};
   const int64_t behind = form == Form::symbols ? kWord : form == Form::boxed ? -kWord : 0;
-  const Place place{reinterpret_cast<void**>(description + in_description + behind),
-                    reinterpret_cast<void**>(const_cast<char*>(kernel) + in_kernel + behind)};
-  return is_torchs_code(place.now()) && *place.registered == place.now() ? place : Place{};
+  const Place place{reinterpret_cast<void**>(description + at + behind),
+                    kernel == nullptr ? nullptr : reinterpret_cast<void**>(kernel + in_kernel + behind)};
+  const bool same = place.registered == nullptr || *place.registered == place.now();
+  return same && is_torchs_code(place.now()) ? place : Place{};
 }
 
 }  // namespace
 
-Place place_of(const char* name, const char* overload, Form form) {
+Place place_of(const char* name, const char* overload, Form form, Key key) {
   const bool is_known = form == Form::symbols ? sizes_are_known : form == Form::boxed ? values_are_known : true;
-  return is_known ? found_place(name, overload, form) : Place{};
+  return is_known ? found_place(name, overload, form, key) : Place{};
 }
 
 Places places_of_library(const char* name, const char* library) {
-  char* description = values_are_known && in_autograd >= 0 ? description_of(name, "") : nullptr;
+  const int64_t cpu = place_in_description(Key::cpu), autograd = place_in_description(Key::autograd);
+  char* description = values_are_known && autograd >= 0 ? description_of(name, "") : nullptr;
   if (description == nullptr) return {};
-  const Places places{{reinterpret_cast<void**>(description + in_description - kWord), nullptr},
-                      {reinterpret_cast<void**>(description + in_autograd - kWord), nullptr}};
+  const Places places{{reinterpret_cast<void**>(description + cpu - kWord), nullptr},
+                      {reinterpret_cast<void**>(description + autograd - kWord), nullptr}};
   const bool same = places.cpu.now() == places.autograd.now();
   return same && is_code_of(places.cpu.now(), library) ? places : Places{};
 }

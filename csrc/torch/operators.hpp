@@ -10,6 +10,7 @@
 // address of torch's code in its description is replaced in turn, until the replacement is the one that runs.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <string_view>
 
@@ -19,15 +20,20 @@ namespace onehop::torch_side {
 
 using Run = std::function<void()>;
 
+// The dispatch keys whose kernels are replaced: of dense tensors on the CPU, of sparse matrices there, in COO and in
+// the compressed layouts, and autograd's of all of them.
+enum class Key { cpu, sparse, sparse_compressed, autograd };
+constexpr int kKeys = 4;
+
 // Finds the place of the CPU's kernel in the description of an operator. `run` calls aten::trace of a tensor that was
-// made in inference mode, whose calls pass no other kernel; `cpu` is the number of the CPU's dispatch key. False if it
-// is not found.
-bool find_place(const Run& run, int cpu);
+// made in inference mode, whose calls pass no other kernel; `numbers` are those of the dispatch keys, by Key. False if
+// it is not found.
+bool find_place(const Run& run, const std::array<int, kKeys>& numbers);
 
 // Finds the place of autograd's kernel for the CPU likewise: `run` calls aten::trace of an ordinary tensor.
 bool find_autograd_place(const Run& run);
 
-// The words with an address of an operator's CPU kernel.
+// The words with an address of an operator's kernel for one dispatch key.
 struct Place {
   void** in_table = nullptr;
   void** registered = nullptr;
@@ -41,9 +47,11 @@ struct Place {
 // before it, whose arguments are on a stack.
 enum class Form { numbers, symbols, boxed };
 
-// Null if there is no such operator, or its kernel is not torch's own: another library has registered one. Of a form
-// with symbols, only after learn_sizes(); of one whose arguments are on a stack, only after learn_boxed().
-Place place_of(const char* name, const char* overload, Form form = Form::numbers);
+// Null if there is no such operator, or its kernel is not torch's own: another library has registered one. For the
+// CPU's key it has to be registered for that key; for others it may be a formula for all keys, whose registered kernel
+// stays. Of a form with symbols, only after learn_sizes(); of one whose arguments are on a stack, only after
+// learn_boxed().
+Place place_of(const char* name, const char* overload, Form form = Form::numbers, Key key = Key::cpu);
 
 // The words with the boxed functions of an operator that is one kernel for the CPU and for autograd: another library's,
 // whose own formula records gradients. Null if they differ, or are not of the library whose path has this part.

@@ -15,6 +15,7 @@ import onehop
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import is_shared
 from onehop.integrations.pyg.edges import matrices
+from onehop.integrations.torch.matrix_edges import recognised
 from onehop.integrations.pyg.edges.adjacency import Adjacency
 from tests.integrations.pyg.adjacencies import WARNINGS, matrix, model_of
 from tests.integrations.pyg.layers import NODES, WIDTH
@@ -205,7 +206,7 @@ def test_a_normalisation_without_loops_shares_the_matrixs_arrays(at, values):
 def test_arrays_stay_shared_when_their_graph_is_made_anew(at, values):
     adjacency, conv = matrix("csr", at, values), gnn.SimpleConv()
     with onehop.patch():
-        edges = matrices.TorchMatrix(adjacency)._edges()
+        edges = recognised(adjacency).edges
         kept = gcn_conv.gcn_norm(adjacency, None, NODES)[0]
         onehop.clear_cache()
         x = torch.randn(NODES, WIDTH).double()

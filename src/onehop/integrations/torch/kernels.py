@@ -8,7 +8,7 @@ the thresholds. Calls of large tensors run the functions of :mod:`onehop.integra
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,27 @@ from onehop import native, thresholds
 from onehop.integrations import session
 from onehop.integrations.rows import count, counting
 from onehop.integrations.session import Settings
-from onehop.integrations.torch import dense, indexing, scatters, sorts
+from onehop.integrations.torch import dense, indexing, scatters, sorts, sparse_gradients, sparse_products
+from onehop.integrations.torch.served import Served
 
-# The number of the CPU's dispatch key.
-_CPU: Any = int(torch._C.DispatchKey.CPU)  # type: ignore[call-overload]
-SERVED = {**indexing.SERVED, **sorts.SERVED, **dense.SERVED, **scatters.SERVED}
+# The numbers of the dispatch keys of dense tensors, COO matrices and compressed ones, and autograd's.
+_KEYS: Any = [
+    int(getattr(torch._C.DispatchKey, name))  # type: ignore[call-overload]
+    for name in ("CPU", "SparseCPU", "SparseCsrCPU", "AutogradCPU")
+]
 _LOG = logging.getLogger("onehop")
 _LIBRARIES = Path(torch.__file__).parent / "lib"
 _extension: Any = native.extension
 _without_torch_functions = torch._C.DisableTorchFunction
-_KERNELS = (_extension.IndexingKernels, _extension.ProductKernels)
-_SCATTER: Any = _extension.TorchScatterKernels
+_INDEXING, _PRODUCTS = _extension.IndexingKernels, _extension.ProductKernels
+_SPARSE, _SCATTER = _extension.SparseProductKernels, _extension.TorchScatterKernels
+_BY_SETTING: dict[str, tuple[Any, ...]] = {"indexing": (_INDEXING, _SPARSE), "products": (_PRODUCTS,)}
+_SERVED: dict[Any, Mapping[str, Served]] = {
+    _INDEXING: {**indexing.SERVED, **sorts.SERVED},
+    _PRODUCTS: dense.SERVED,
+    _SPARSE: {**sparse_products.SERVED, **sparse_gradients.SERVED},
+    _SCATTER: scatters.SERVED,
+}
 
 
 def install(settings: Settings) -> None:
@@ -37,12 +47,11 @@ def install(settings: Settings) -> None:
 
     Nothing is replaced if this torch's interface is not known.
     """
-    choices = (settings.indexing, settings.products)
-    chosen = [kernels for kernels, is_on in zip(_KERNELS, choices, strict=True) if is_on]
+    chosen = [kernels for name, group in _BY_SETTING.items() if getattr(settings, name) for kernels in group]
     if chosen and not is_known():
         _LOG.info("Gathers, scatters and products are torch's: torch %s is not known.", torch.__version__)
         return
-    for kernels in _KERNELS:
+    for kernels in (_INDEXING, _PRODUCTS, _SPARSE):
         kernels.install() if kernels in chosen else kernels.remove()
     library = scatters.library() if settings.indexing else None
     _SCATTER.remove() if library is None else _SCATTER.install(library)
@@ -50,17 +59,14 @@ def install(settings: Settings) -> None:
 
 def remove() -> None:
     """Puts torch's kernels back, and those of torch_scatter."""
-    for kernels in (*_KERNELS, _SCATTER):
+    for kernels in _SERVED:
         kernels.remove()
 
 
 def replaced() -> list[str]:
-    """The operators whose kernels are replaced now."""
-    return [
-        f"torch.ops.{name.replace('::', '.')}"
-        for kernels in (*_KERNELS, _SCATTER)
-        for name in kernels.installed()
-    ]
+    """The operators of which a kernel is replaced now."""
+    names = [f"torch.ops.{name.replace('::', '.')}" for kernels in _SERVED for name in kernels.installed()]
+    return list(dict.fromkeys(names))
 
 
 _known: bool | None = None
@@ -109,7 +115,7 @@ def _find() -> bool:
             aten.index_add(x, 0, index, x[:1], alpha=alpha)
 
     is_ready: bool = (
-        _extension.find_kernels(trace, _CPU)
+        _extension.find_kernels(trace, _KEYS)
         and _extension.learn_lists(lambda: aten.index(x, [None, index]), index._cdata)
         and _extension.learn_scalars(add_twice)
         and _extension.learn_texts(lambda: aten.scatter_reduce(x, 0, entries, x, "mean"))
@@ -121,8 +127,10 @@ def _find() -> bool:
         _extension.learn_boxed(gather, x._cdata, entries._cdata)
         _extension.learn_boxed_texts(reduce)
         _extension.find_autograd_kernels(lambda: torch.trace(x))
-        for kernels in (*_KERNELS, _SCATTER):
-            kernels.prepare([_counted(name) for name in kernels.names()])
+        for kernels in _SERVED:
+            kernels.prepare(
+                [_counted(_SERVED[kernels][name.removeprefix("aten::")]) for name in kernels.names()]
+            )
     return is_ready
 
 
@@ -136,9 +144,8 @@ def _set_bounds(bounds: thresholds.Thresholds) -> None:
     )
 
 
-def _counted(name: str) -> Callable[..., Any]:
+def _counted(served: Served) -> Callable[..., Any]:
     """The function for an operator, whose calls are counted by its name."""
-    served = SERVED[name.removeprefix("aten::")]
 
     def serve(*args: Any) -> Any:
         if torch.compiler.is_compiling():

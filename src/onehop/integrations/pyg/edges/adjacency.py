@@ -126,8 +126,7 @@ class Adjacency:
         # What is made in inference mode could not be used outside it, nor recognised.
         with torch.inference_mode(False), torch.no_grad():
             arrays, values = self._recalled(key, partial(self._copied, make))
-            lent = None if arrays is None else {name: lend(array) for name, array in arrays.items()}
-            return self._like(lent, None if values is None else lend(values))
+            return self._like(_lent(arrays), None if values is None else lend(values))
 
     def _copied(self, make: Callable[[], Any]) -> Kept:
         """Copies of a new matrix's arrays and values: arrays of this one, if cached, would never be freed."""
@@ -141,7 +140,8 @@ class Adjacency:
         arrays = None if same_arrays else {name: array.clone() for name, array in all_arrays.items()}
         if values is not None:
             values = values.clone()
-            graph = type(self)(self._like(arrays, values)).find()
+            # As the callers' copies are recognised.
+            graph = type(self)(self._like(_lent(arrays), values)).find()
             if graph is not None:
                 note_degree_scale(values, graph)
         return arrays, values
@@ -171,6 +171,10 @@ class Adjacency:
     def _like(self, arrays: Arrays | None, values: Tensor | None) -> Any:
         """A matrix of the same kind and shape with these arrays, or its own; nothing is checked."""
         raise NotImplementedError
+
+
+def _lent(arrays: Arrays | None) -> Arrays | None:
+    return None if arrays is None else {name: lend(array) for name, array in arrays.items()}
 
 
 def _first_address(arrays: Arrays) -> int:

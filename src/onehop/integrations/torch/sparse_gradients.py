@@ -1,0 +1,92 @@
+"""``torch.sparse.mm`` and ``torch.sparse.addmm`` with gradients to the values of a COO matrix.
+
+torch multiplies the gradient of the result, [N, M], by the transpose of the dense operand, [K, M], to a dense
+[N, K], of which it takes the entries that the matrix has. Here each entry is one dot product (SDDMM).
+
+These functions run above autograd, so that what they call is recorded, and gradients have gradients. Where one
+returns None, torch's operator runs.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from onehop.integrations.torch.matrix_edges import graph_of, recognised
+from onehop.integrations.torch.served import Served
+from onehop.ops.contexts import context_reason, is_numbers
+from onehop.ops.sddmm import sddmm
+
+_DTYPES = (torch.float32, torch.float64)
+
+
+def product(matrix: Tensor, x: Tensor) -> Tensor | None:
+    """The product of a sparse matrix, [N, K], and a dense one, [K, M]; torch's also fills zeros to add it to."""
+    if matrix.layout is torch.strided or x.layout is not torch.strided or context_reason() is not None:
+        return None
+    if not (matrix.requires_grad and torch.is_grad_enabled()):
+        return torch.mm(matrix, x)
+    return _differentiable(matrix, x)
+
+
+def sum_with_product(matrix: Tensor, x: Tensor, added: Tensor, is_added: bool) -> Tensor | None:
+    """The product, [N, M], with a matrix [N, M] or a vector [M] added if ``is_added``."""
+    if not (matrix.requires_grad and torch.is_grad_enabled()) or context_reason() is not None:
+        return None
+    fits = matrix.dim() == x.dim() == 2 and added.shape in ((matrix.size(0), x.size(1)), (x.size(1),))
+    if not fits or added.layout is not torch.strided or added.dtype is not x.dtype:
+        return None
+    out = _differentiable(matrix, x)
+    return out if out is None or not is_added else added + out
+
+
+def _differentiable(matrix: Tensor, x: Tensor) -> Tensor | None:
+    suits = (
+        matrix.layout is torch.sparse_coo
+        and matrix.dim() == x.dim() == 2
+        and matrix.dense_dim() == 0
+        and matrix.dtype is x.dtype
+        and matrix.dtype in _DTYPES
+        and matrix.size(1) == x.size(0)
+        and matrix._nnz() > 0
+        and x.numel() > 0
+        and is_numbers(x)
+    )
+    return _Product.apply(matrix, x) if suits else None  # type: ignore[no-any-return, no-untyped-call]
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, x: Tensor) -> Tensor:
+        ctx.save_for_backward(matrix, x)
+        return torch.mm(matrix, x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        matrix, x = ctx.saved_tensors
+        to_values, to_x = ctx.needs_input_grad
+        return (
+            _of_entries(matrix, grads[0], x) if to_values else None,
+            torch.mm(matrix.t(), grads[0]) if to_x else None,
+        )
+
+
+def _of_entries(matrix: Tensor, grad: Tensor, x: Tensor) -> Tensor:
+    """The gradient to a matrix, of its pattern without repeated entries, as torch has it."""
+    pattern = matrix.detach().coalesce()
+    graph = graph_of(pattern, recognised(pattern))
+    if graph is None:  # an entry is out of range: torch says so
+        return (grad @ x.t()).sparse_mask(pattern)
+    values = sddmm(graph, grad, x)
+    # Without indices of its own, the gradient of a leaf would be a copy of this one.
+    indices, shape = pattern._indices().clone(), pattern.shape
+    return torch.sparse_coo_tensor(
+        indices, values, shape, device="cpu", is_coalesced=True, check_invariants=False
+    )
+
+
+SERVED = {
+    "_sparse_mm": Served(product, "torch.sparse.mm"),
+    "_sparse_addmm": Served(sum_with_product, "torch.sparse.addmm"),
+}
+"""By the operator's name, at autograd's dispatch key."""
