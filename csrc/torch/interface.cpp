@@ -28,6 +28,7 @@ bool load_interface(const char* cpu, const char* python) {
   void* of_cpu = dlopen(cpu, RTLD_LAZY | RTLD_NOLOAD);
   void* of_python = dlopen(python, RTLD_LAZY | RTLD_NOLOAD);
   if (of_cpu == nullptr || of_python == nullptr) return false;
+  find(of_cpu, "aoti_torch_get_layout", loaded.get_layout);
   return find(of_cpu, "aoti_torch_get_numel", loaded.get_numel) && find(of_cpu, "aoti_torch_get_dim", loaded.get_dim) &&
          find(of_cpu, "aoti_torch_get_size", loaded.get_size) &&
          find(of_cpu, "aoti_torch_get_dtype", loaded.get_dtype) &&

@@ -80,6 +80,7 @@ struct Interface {
   int32_t (*get_dim)(const Tensor*, int64_t*);
   int32_t (*get_size)(const Tensor*, int64_t, int64_t*);
   int32_t (*get_dtype)(const Tensor*, int32_t*);
+  int32_t (*get_layout)(const Tensor*, int32_t*);     // null in torch 2.6
   int32_t (*new_handle)(Tensor**);                    // of no tensor yet
   int32_t (*assign)(const Tensor* from, Tensor* to);  // with an owner more
   int32_t (*delete_handle)(Tensor*);
@@ -125,6 +126,15 @@ inline Kind kind(const Tensor& tensor) {
   int32_t number = -1;
   interface().get_dtype(&tensor, &number);
   return static_cast<Kind>(number);
+}
+
+// Numbers of c10::Layout.
+enum class Layout : int32_t { unknown = -1, strided = 0, coo = 1, csr = 2, csc = 4 };
+
+inline Layout layout(const Tensor& tensor) {
+  int32_t number = -1;
+  if (interface().get_layout != nullptr) interface().get_layout(&tensor, &number);
+  return static_cast<Layout>(number);
 }
 
 inline bool is_float(const Tensor& tensor) {

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from onehop.integrations.torch.matrix_edges import graph_of, recognised
 from onehop.integrations.torch.served import Served
+from onehop.integrations.torch.sparse_products import LAYOUTS
 from onehop.ops.contexts import context_reason, is_numbers
 from onehop.ops.sddmm import sddmm
 
@@ -22,7 +23,7 @@ _DTYPES = (torch.float32, torch.float64)
 
 def product(matrix: Tensor, x: Tensor) -> Tensor | None:
     """The product of a sparse matrix, [N, K], and a dense one, [K, M]; torch's also fills zeros to add it to."""
-    if matrix.layout is torch.strided or x.layout is not torch.strided or context_reason() is not None:
+    if matrix.layout not in LAYOUTS or x.layout is not torch.strided or context_reason() is not None:
         return None
     if not (matrix.requires_grad and torch.is_grad_enabled()):
         return torch.mm(matrix, x)
