@@ -12,11 +12,14 @@ from onehop.reference.arg_extremum import (
 )
 from onehop.reference.attention import (
     OPERATORS as OPERATORS,
-    RULES as RULES,
+    SCORES as SCORES,
     Attention as Attention,
     AttentionGrad as AttentionGrad,
     AttentionGradients as AttentionGradients,
+    Edge as Edge,
+    Operand as Operand,
     Rule as Rule,
+    Score as Score,
     attention_grad as attention_grad,
 )
 from onehop.reference.calls import (

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from onehop.calls import (
     OPERATORS,
-    RULES,
+    SCORES,
     Aggregate,
     ArgExtremum,
     ArgExtremumGrad,
@@ -100,7 +100,7 @@ class TritonBackend:
         graph: Graph, operation: str, transposed: bool, width: int, heads: int, dtype: torch.dtype
     ) -> TritonPlan:
         """The plan of an operation where nothing was tuned."""
-        if operation.removesuffix("_grad") in RULES:
+        if operation.removesuffix("_grad") in SCORES:
             return default_attention_plan(heads, width // heads, dtype.itemsize, False)
         rows = graph.num_src if transposed else graph.num_dst
         return default_triton_plan(width, dtype.itemsize, rows, graph.num_edges)

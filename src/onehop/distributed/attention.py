@@ -1,19 +1,18 @@
 """Attention over several processes: rows without halo sources first, then the rest."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from onehop import ops
+from onehop.calls import SCORES, Edge, Score
 from onehop.distributed.aggregate import split_by_row
 from onehop.distributed.checks import check_part, check_rows, check_sources
 from onehop.distributed.graph import DistributedGraph
 from onehop.errors import ArgumentError
-from onehop.graph import Graph
-from onehop.ops import attention as attention_here, gat as gat_here, gatv2 as gatv2_here
-from onehop.ops.attention_checks import Edge, check_edge, check_tensor
+from onehop.ops.attention_checks import check_edge, check_tensor
 from onehop.reference.dropout import dropout_mask
 
 
@@ -61,22 +60,9 @@ def gat(
         tensor([0., 0., 3.])
         >>> dist.destroy_process_group()
     """
-    check_part(graph)
-    check_sources("x", x, graph)
-    heads = _heads("x", x)
-    check_sources("score_src", score_src, graph)
-    check_rows("score_dst", score_dst, graph)
-    for name, score in (("score_src", score_src), ("score_dst", score_dst)):
-        if score.shape[1:] != (heads,) or score.dtype != x.dtype:
-            raise ArgumentError(
-                f"{name}: expected {x.dtype} of shape [n, {heads}], got {score.dtype} {list(score.shape)}."
-            )
-    if edge_score is not None:
-        check_tensor("edge_score", edge_score, (graph.num_edges, heads), "[e, H]", x)
-    of_edges = split_by_row(graph.splits.by_row(graph.loops), edge_score)
-    mask = _mask(graph, heads, dropout, edge_mask, seed, x.dtype)
-    run = partial(gat_here, negative_slope=negative_slope)
-    return _by_rows(graph, run, (x, score_src), score_dst, mask, edge_score=of_edges)
+    return _attend(
+        "gat", graph, (x, score_src, score_dst), edge_score, negative_slope, dropout, edge_mask, seed
+    )
 
 
 def gatv2(
@@ -123,15 +109,7 @@ def gatv2(
         tensor([[3., 3.]])
         >>> dist.destroy_process_group()
     """
-    check_part(graph)
-    check_sources("x_src", x_src, graph)
-    check_rows("x_dst", x_dst, graph)
-    heads = _heads("x_src", x_src)
-    _heads("x_dst", x_dst, heads)
-    of_edges = _edges_by_row(graph, edge, x_src)
-    mask = _mask(graph, heads, dropout, edge_mask, seed, x_src.dtype)
-    run = partial(gatv2_here, att=att, negative_slope=negative_slope)
-    return _by_rows(graph, run, (x_src,), x_dst, mask, edge=of_edges)
+    return _attend("gatv2", graph, (x_src, x_dst, att), edge, negative_slope, dropout, edge_mask, seed)
 
 
 def attention(
@@ -178,90 +156,90 @@ def attention(
         tensor([0., 0., 3.])
         >>> dist.destroy_process_group()
     """
-    check_part(graph)
-    check_rows("query", query, graph)
-    check_sources("key", key, graph)
-    check_sources("value", value, graph)
-    heads = _heads("query", query)
-    _heads("key", key, heads)
-    _heads("value", value, heads)
-    if key.dtype != value.dtype:
-        raise ArgumentError(f"value: expected the key's dtype {key.dtype}, got {value.dtype}; convert it.")
-    of_edges = _edges_by_row(graph, edge, key)
-    mask = _mask(graph, heads, dropout, edge_mask, seed, query.dtype)
-
-    def run(part: Graph, key: Tensor, value: Tensor, query: Tensor, **edges: Any) -> Tensor:
-        out: Tensor = attention_here(part, query, key, value, scale, **edges)
-        return out
-
-    return _by_rows(graph, run, (key, value), query, mask, edge=of_edges)
+    return _attend("attention", graph, (query, key, value), edge, scale, dropout, edge_mask, seed)
 
 
-def _by_rows(
+def _attend(
+    operator: str,
     graph: DistributedGraph,
-    run: Callable[..., Tensor],
-    sources: Sequence[Tensor],
-    targets: Tensor,
-    mask: Tensor | None,
-    **edges: tuple[Edge | None, Edge | None],
-) -> Tensor:
-    """The rows without halo sources, computed while the halo rows are in transit; then the other rows.
-
-    Args:
-        graph: This process's part.
-        run: Attention in one process: of a graph, ``sources``, ``targets``, and by name what edges have.
-        sources: For each operand of sources, [m, ...]. One message a node has its rows of all of them.
-        targets: [n, ...].
-        mask: [e, H], or None.
-        **edges: By name, what the edges of either graph have.
-    """
-    split, inner = graph.splits.by_row(graph.loops), graph.part.inner_rows
-    edges["edge_mask"] = split_by_row(split, mask)
-    first, second = ({name: halves[at] for name, halves in edges.items()} for at in (0, 1))
-    rows = [each.flatten(1) for each in sources]
-    pending = graph.exchange.begin(rows[0] if len(rows) == 1 else torch.cat(rows, 1))
-    near = run(split.first, *sources, targets[:inner], **first)
-    halo = pending.end().split([each.size(1) for each in rows], 1)
-    ends = zip(sources, halo, strict=True)
-    everywhere = [torch.cat([here, there.unflatten(1, tuple(here.shape[1:]))]) for here, there in ends]
-    return torch.cat([near, run(split.second, *everywhere, targets[inner:], **second)])
-
-
-def _heads(name: str, tensor: Tensor, heads: int | None = None) -> int:
-    """The number of heads; raises unless the other operands have it too."""
-    if tensor.dim() != 3 or heads not in (None, tensor.size(1)):
-        raise ArgumentError(
-            f"{name}: expected [n, H, D] with the same H in all operands, got {list(tensor.shape)}."
-        )
-    return tensor.size(1)
-
-
-def _edges_by_row(
-    graph: DistributedGraph, edge: Edge | None, like: Tensor
-) -> tuple[Edge | None, Edge | None]:
-    """The features of the edges of either graph, which :meth:`Splits.by_row` made, checked."""
-    if edge is None:
-        return None, None
-    features, weight = check_edge(edge, graph.num_edges, like.size(1), like.size(2), like)
-    first, second = split_by_row(graph.splits.by_row(graph.loops), features)
-    if weight is None:
-        return first, second
-    assert first is not None
-    assert second is not None
-    return (first, weight), (second, weight)
-
-
-def _mask(
-    graph: DistributedGraph,
-    heads: int,
+    operands: Sequence[Tensor],
+    edge: Edge | None,
+    factor: float | None,
     dropout: float,
     edge_mask: Tensor | None,
     seed: int | None,
-    dtype: torch.dtype,
+) -> Tensor:
+    """The rows without halo sources, computed while the halo rows are in transit; then the other rows.
+
+    One message a node has its rows of all operands of sources.
+    """
+    check_part(graph)
+    score = SCORES[operator]
+    _check(score, graph, operands)
+    arguments: dict[str, Any] = {score.factor: factor}
+    arguments |= {operand.name: x for operand, x in zip(score.operands, operands, strict=True)}
+    sources = [operand.name for operand in score.operands if operand.shape[0] == "num_src"]
+    (target,) = (operand.name for operand in score.operands if operand.shape[0] == "num_dst")
+    split, inner = graph.splits.by_row(graph.loops), graph.part.inner_rows
+    halves = {
+        target: (arguments[target][:inner], arguments[target][inner:]),
+        score.edge: _edges_by_row(score, graph, edge, operands[0]),
+        "edge_mask": split_by_row(split, _mask(graph, operands[0], dropout, edge_mask, seed)),
+    }
+    first, second = ({name: half[at] for name, half in halves.items()} for at in (0, 1))
+    run, rows = getattr(ops, operator), [arguments[source].flatten(1) for source in sources]
+    pending = graph.exchange.begin(rows[0] if len(rows) == 1 else torch.cat(rows, 1))
+    near = run(split.first, **arguments | first)
+    halo = pending.end().split([each.size(1) for each in rows], 1)
+    for source, there in zip(sources, halo, strict=True):
+        here = arguments[source]
+        arguments[source] = torch.cat([here, there.unflatten(1, here.shape[1:])])
+    return torch.cat([near, run(split.second, **arguments | second)])
+
+
+def _check(score: Score, graph: DistributedGraph, operands: Sequence[Tensor]) -> None:
+    """Raises unless the operands have rows of this process's nodes, of the same number of heads."""
+    first = operands[0]
+    for (name, _, shape), x in zip(score.operands, operands, strict=True):
+        if shape[0] == "num_src":
+            check_sources(name, x, graph)
+        elif shape[0] == "num_dst":
+            check_rows(name, x, graph)
+        if len(shape) == 3 and (x.dim() != 3 or x.size(1) != first.size(1)):
+            raise ArgumentError(
+                f"{name}: expected [n, H, D] with the same H in all operands, got {list(x.shape)}."
+            )
+        if shape[1:] == ("H",) and (x.shape[1:] != first.shape[1:2] or x.dtype != first.dtype):
+            heads = first.size(1)
+            raise ArgumentError(
+                f"{name}: expected {first.dtype} of shape [n, {heads}], got {x.dtype} {list(x.shape)}."
+            )
+    if score.rule == "dot" and operands[1].dtype != operands[2].dtype:
+        key, value = operands[1:]
+        raise ArgumentError(f"value: expected the key's dtype {key.dtype}, got {value.dtype}; convert it.")
+
+
+def _edges_by_row(score: Score, graph: DistributedGraph, edge: Edge | None, like: Tensor) -> tuple[Any, Any]:
+    """The operand of edges, checked, for the edges of either graph."""
+    if edge is None:
+        return None, None
+    split, edges, (heads, width) = graph.splits.by_row(graph.loops), graph.num_edges, like.shape[1:]
+    if score.rule == "gat":
+        sizes = {"e": edges, "H": heads}
+        return split_by_row(split, check_tensor(score.edge, edge, ("e", "H"), sizes, like))
+    fields = check_edge(edge, {"E": edges, "H": heads, "D": width}, like)
+    first, second = split_by_row(split, fields["edge"])
+    weight = fields.get("edge_weight")
+    return (first, second) if weight is None else ((first, weight), (second, weight))
+
+
+def _mask(
+    graph: DistributedGraph, like: Tensor, dropout: float, edge_mask: Tensor | None, seed: int | None
 ) -> Tensor | None:
     """Return [e, H]: the factors of the weights; None means 1."""
     if not 0 <= dropout < 1:
         raise ArgumentError(f"dropout: expected a probability in [0, 1), got {dropout!r}.")
+    heads = like.size(1)
     if edge_mask is not None and dropout:
         raise ArgumentError("edge_mask, dropout: give one of them.")
     if edge_mask is not None:
@@ -276,4 +254,4 @@ def _mask(
     if seed is None:
         seed = int(torch.randint(2**63 - 1, (), device="cpu"))
     # By the whole graph's edge numbers, so that the processes together draw the mask of a single process.
-    return dropout_mask(graph.owned_edges, heads, dropout, seed, dtype)
+    return dropout_mask(graph.owned_edges, heads, dropout, seed, like.dtype)

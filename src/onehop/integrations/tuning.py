@@ -14,7 +14,7 @@ from onehop import thresholds
 from onehop.backends import Backend
 from onehop.backends.cpu import CpuBackend
 from onehop.backends.triton import TritonBackend
-from onehop.calls import RULES
+from onehop.calls import SCORES
 from onehop.graph import Graph
 from onehop.integrations import reports, session
 from onehop.kernels.cpu import generated
@@ -191,7 +191,7 @@ def plan_text(
         device: The device of the features.
         heads: Number of heads.
     """
-    fused = what in RULES
+    fused = what in SCORES
     if isinstance(backend, CpuBackend):
         operation = "attention" if fused else _operation(what)
         columns = heads * width if fused else width

@@ -7,18 +7,14 @@ from typing import Any, Unpack
 import torch
 from torch import Tensor
 
-from onehop.calls import Attention, AttentionGrad, AttentionGradients, Rule, accumulator
+from onehop.calls import SCORES, Attention, AttentionGrad, AttentionGradients, Edge, accumulator
 from onehop.errors import ArgumentError
 from onehop.graph import Graph, by_number
 from onehop.ops.attention_checks import (
     OPTIONS,
     AttentionOptions,
-    Edge,
-    check_edge,
-    check_heads,
     check_mask,
-    check_rows_of_heads,
-    check_tensor,
+    check_operands,
     seeds_of,
 )
 from onehop.ops.checks import check_graph
@@ -77,25 +73,7 @@ def gat(
         >>> out[3].item()  # the mean of 2 and 4
         3.0
     """
-    if type(graph) is not Graph:
-        check_graph(graph)
-    check_rows_of_heads("x", x, graph.num_src, "sources", "[num_src, H, D]")
-    heads = x.size(1)
-    check_tensor("score_src", score_src, (graph.num_src, heads), "[num_src, H]", x)
-    check_tensor("score_dst", score_dst, (graph.num_dst, heads), "[num_dst, H]", x)
-    if edge_score is not None:
-        check_tensor("edge_score", edge_score, (graph.num_edges, heads), "[E, H]", x)
-    return _attend(
-        graph,
-        options,
-        "gat",
-        value=x,
-        key=score_src,
-        query=score_dst,
-        edge=edge_score,
-        factor=negative_slope if type(negative_slope) is float else _number("negative_slope", negative_slope),
-        dropout=dropout,
-    )
+    return _attend("gat", graph, (x, score_src, score_dst), edge_score, negative_slope, dropout, options)
 
 
 def gatv2(
@@ -147,27 +125,7 @@ def gatv2(
         >>> out[3].tolist()
         [[3.0, 3.0]]
     """
-    if type(graph) is not Graph:
-        check_graph(graph)
-    check_rows_of_heads("x_src", x_src, graph.num_src, "sources", "[num_src, H, D]")
-    heads, width = x_src.shape[1:]
-    check_tensor("x_dst", x_dst, (graph.num_dst, heads, width), "[num_dst, H, D]", x_src)
-    check_tensor("att", att, (heads, width), "[H, D]", x_src)
-    features, weight = (
-        (None, None) if edge is None else check_edge(edge, graph.num_edges, heads, width, x_src)
-    )
-    return _attend(
-        graph,
-        options,
-        "gatv2",
-        value=x_src,
-        query=x_dst,
-        att=att,
-        edge=features,
-        edge_weight=weight,
-        factor=negative_slope if type(negative_slope) is float else _number("negative_slope", negative_slope),
-        dropout=dropout,
-    )
+    return _attend("gatv2", graph, (x_src, x_dst, att), edge, negative_slope, dropout, options)
 
 
 def attention(
@@ -217,63 +175,38 @@ def attention(
         >>> onehop.attention(graph, query, key, value)[3].item()  # the mean of 2 and 4
         3.0
     """
-    if type(graph) is not Graph:
-        check_graph(graph)
-    check_rows_of_heads("query", query, graph.num_dst, "destinations", "[num_dst, H, D]")
-    heads, width = query.shape[1:]
-    check_tensor("key", key, (graph.num_src, heads, width), "[num_src, H, D]", query)
-    value_width = None if edge is None else width
-    check_tensor("value", value, (graph.num_src, heads, value_width), "[num_src, H, V]", query)
-    check_heads("value", value)
-    features, weight = (
-        (None, None) if edge is None else check_edge(edge, graph.num_edges, heads, width, query)
-    )
-    return _attend(
-        graph,
-        options,
-        "dot",
-        value=value,
-        key=key,
-        query=query,
-        edge=features,
-        edge_weight=weight,
-        factor=1 / math.sqrt(width) if scale is None else _number("scale", scale),
-        dropout=dropout,
-    )
-
-
-def _number(name: str, value: Any) -> float:
-    if not isinstance(value, (int, float)):
-        raise ArgumentError(f"{name}: expected a number, got {type(value).__name__}.")
-    return float(value)
+    return _attend("attention", graph, (query, key, value), edge, scale, dropout, options)
 
 
 def _attend(
+    operator: str,
     graph: Graph,
-    options: AttentionOptions,
-    rule: Rule,
-    *,
-    value: Tensor,
-    query: Tensor,
-    key: Tensor | None = None,
-    att: Tensor | None = None,
-    edge: Tensor | None = None,
-    edge_weight: Tensor | None = None,
-    factor: float,
+    operands: tuple[Tensor, ...],
+    edge: Edge | None,
+    factor: float | None,
     dropout: float,
+    options: AttentionOptions,
 ) -> Any:
-    """Converts operands that were checked to common dtypes and calls the operator; see its call.
+    """Checks the arguments of an operator, converts its operands to common dtypes and calls it.
 
     Raises:
-        ArgumentError: ``dropout``, or ``edge_mask`` or ``seed`` among the options, cannot be used.
+        ArgumentError: An argument cannot be used.
         TypeError: There is no such option.
     """
+    if type(graph) is not Graph:
+        check_graph(graph)
+    score = SCORES[operator]
+    fields = check_operands(score, graph, operands, edge)
+    if factor is None and score.rule == "dot":
+        factor = 1 / math.sqrt(operands[0].size(2))
+    elif not isinstance(factor, (int, float)):
+        raise ArgumentError(f"{score.factor}: expected a number, got {type(factor).__name__}.")
     for name in options:
         if name not in OPTIONS:
             raise TypeError(
                 f"got an unexpected keyword argument {name!r}; the options are {', '.join(sorted(OPTIONS))}."
             )
-    edge_mask, seed = options.get("edge_mask"), options.get("seed")
+    value, edge_mask, seed = fields["value"], options.get("edge_mask"), options.get("seed")
     with_weights = options.get("return_attention_weights", False)
     seeds = None
     if dropout != 0 or seed is not None:
@@ -281,26 +214,23 @@ def _attend(
     if edge_mask is not None:
         check_mask(edge_mask, graph, value)
     dtype = value.dtype
-    for operand in (key, query, att, edge, edge_weight):
-        if operand is not None:
-            dtype = torch.promote_types(dtype, operand.dtype)
+    for operand in fields.values():
+        dtype = torch.promote_types(dtype, operand.dtype)
     acc = torch.float64 if dtype is torch.float64 else torch.float32
-    features = acc if rule == "gat" else dtype
+    features = ("value",) if score.rule == "gat" else ("value", "key", "query", "edge")
+    tensors: dict[str, Any] = {"key": None}
+    for field, operand in fields.items():
+        tensors[field] = operand.to(dtype if field in features else acc)
     out, _, weights = ATTENTION(
         Attention(
-            value=value.to(dtype),
-            key=None if key is None else key.to(features),
-            query=query.to(features),
-            att=None if att is None else att.to(acc),
-            edge=None if edge is None else edge.to(features),
-            edge_weight=None if edge_weight is None else edge_weight.to(acc),
+            **tensors,
             mask=None if edge_mask is None else edge_mask.to(acc),
             seeds=seeds,
             graph=graph.number,
             rows=graph.num_dst,
             edges=graph.num_edges,
-            rule=rule,
-            factor=factor,
+            rule=score.rule,
+            factor=float(factor),
             dropout=float(dropout),
             with_weights=with_weights,
             backend=options.get("backend") or "",

@@ -1,16 +1,16 @@
 """Options of gat, gatv2 and attention, and checks of what they are given."""
 
 import operator
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 import torch
 from torch import Tensor
 
+from onehop.calls import Edge, Operand, Score
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.ops.checks import FLOATS, check_features, elsewhere, not_dense
-
-Edge = Tensor | tuple[Tensor, Tensor]
 
 _ROWS_OF_HEADS = 3
 
@@ -46,27 +46,52 @@ class AttentionOptions(TypedDict, total=False):
 OPTIONS = frozenset(AttentionOptions.__annotations__)
 
 
-def check_tensor(name: str, tensor: object, shape: tuple[int | None, ...], what: str, like: Tensor) -> None:
-    """Raises unless ``tensor`` is a dense float tensor of this shape on the device of ``like``.
+def check_operands(
+    score: Score, graph: Graph, operands: Sequence[Tensor], edge: Edge | None
+) -> dict[str, Tensor]:
+    """The operands of a score, and what edges have, by the fields of its call; raises unless they fit."""
+    sizes = {"num_src": graph.num_src, "num_dst": graph.num_dst, "E": graph.num_edges}
+    like = operands[0]
+    check_rows_of_heads(score.operands[0], like, sizes)
+    sizes["H"], sizes["D"] = like.shape[1:]
+    if edge is not None:
+        sizes["V"] = sizes["D"]
+    fields = {score.operands[0].field: like}
+    for operand, tensor in zip(score.operands[1:], operands[1:], strict=True):
+        fields[operand.field] = check_tensor(operand.name, tensor, operand.shape, sizes, like)
+    if score.rule == "dot":
+        check_heads("value", fields["value"])
+    if edge is not None and score.rule == "gat":
+        fields["edge"] = check_tensor(score.edge, edge, ("E", "H"), sizes, like)
+    elif edge is not None:
+        fields |= check_edge(edge, sizes, like)
+    return fields
+
+
+def check_tensor(
+    name: str, tensor: object, shape: tuple[str, ...], sizes: Mapping[str, int], like: Tensor
+) -> Tensor:
+    """Returns ``tensor``; raises unless it is a dense float tensor of this shape on the device of ``like``.
 
     Args:
         name: Name of the argument.
         tensor: The argument.
-        shape: The shape, with None for sizes that may be any.
-        what: The shape in words, such as ``[num_src, H]``.
+        shape: The names of its extents.
+        sizes: The extents by their names; those that are missing may be any.
         like: A tensor that was checked.
     """
     if not isinstance(tensor, Tensor) or tensor.layout != torch.strided or tensor.dtype not in FLOATS:
         raise not_dense(name, tensor)
     # A loop, because a generator is a call for each extent, and small graphs notice.
     fits = len(tensor.shape) == len(shape)
-    for have, want in zip(tensor.shape, shape, strict=False):
-        fits = fits and (want is None or have == want)
+    for have, extent in zip(tensor.shape, shape, strict=False):
+        fits = fits and have == sizes.get(extent, have)
     if not fits:
-        numbers = ", ".join("any" if extent is None else str(extent) for extent in shape)
-        raise ArgumentError(f"{name}: expected {what} = [{numbers}], got {list(tensor.shape)}.")
+        numbers = ", ".join(str(sizes.get(extent, "any")) for extent in shape)
+        raise ArgumentError(f"{name}: expected [{', '.join(shape)}] = [{numbers}], got {list(tensor.shape)}.")
     if tensor.device != like.device:
         raise elsewhere(name, tensor, like)
+    return tensor
 
 
 def check_heads(name: str, x: Tensor) -> None:
@@ -75,16 +100,16 @@ def check_heads(name: str, x: Tensor) -> None:
         raise ArgumentError(f"{name}: expected at least one head and one column, got shape {list(x.shape)}.")
 
 
-def check_rows_of_heads(name: str, x: Tensor, count: int, ends: str, what: str) -> None:
-    """Raises unless ``x`` is a dense float tensor [count, H, D] with at least one head and one column.
+def check_rows_of_heads(operand: Operand, x: Tensor, sizes: Mapping[str, int]) -> None:
+    """Raises unless ``x`` is a dense float tensor [N, H, D] with at least one head and one column.
 
     Args:
-        name: Name of the argument.
+        operand: What the argument is.
         x: The argument.
-        count: Number of nodes.
-        ends: The nodes in words, such as "sources".
-        what: The shape in words, such as ``[num_src, H, D]``.
+        sizes: The numbers of nodes.
     """
+    name, _, shape = operand
+    count = sizes[shape[0]]
     if not (
         isinstance(x, Tensor)
         and x.layout is torch.strided
@@ -94,32 +119,36 @@ def check_rows_of_heads(name: str, x: Tensor, count: int, ends: str, what: str) 
         and x.shape[1]
         and x.shape[2]
     ):
-        check_features(name, x, count, ends)
-        check_tensor(name, x, (count, None, None), what, x)
+        check_features(name, x, count, "sources" if shape[0] == "num_src" else "destinations")
+        check_tensor(name, x, shape, sizes, x)
         check_heads(name, x)
 
 
-def check_edge(
-    edge: object, edges: int, heads: int, width: int, like: Tensor
-) -> tuple[Tensor | None, Tensor | None]:
-    """Edge features and, if they came as a pair, what projects them; raises unless they fit."""
-    if edge is None:
-        return None, None
-    if isinstance(edge, (tuple, list)):
-        if len(edge) != 2:
-            raise ArgumentError(
-                f"edge: expected a tensor or the pair (features [E, K], weight [H * D, K]), "
-                f"got {len(edge)} entries."
-            )
-        features, weight = edge
-        check_tensor("edge[0]", features, (edges, None), "[E, K]", like)
-        if not features.size(1):
-            raise ArgumentError("edge[0]: expected at least one column; leave edge out where there are none.")
-        check_tensor("edge[1]", weight, (heads * width, features.size(1)), "[H * D, K]", like)
-        return features, weight
-    check_tensor("edge", edge, (edges, heads, width), "[E, H, D]", like)
-    assert isinstance(edge, Tensor)
-    return edge, None
+def check_edge(edge: Edge, sizes: Mapping[str, int], like: Tensor) -> dict[str, Tensor]:
+    """Features of edges and, if they came as a pair, what projects them; raises unless they fit.
+
+    Args:
+        edge: The argument.
+        sizes: The numbers of edges, heads and columns.
+        like: A tensor that was checked.
+
+    Returns:
+        The fields of a call that are these.
+    """
+    if not isinstance(edge, (tuple, list)):
+        return {"edge": check_tensor("edge", edge, ("E", "H", "D"), sizes, like)}
+    if len(edge) != 2:
+        raise ArgumentError(
+            f"edge: expected a tensor or the pair (features [E, K], weight [H * D, K]), "
+            f"got {len(edge)} entries."
+        )
+    features, weight = edge
+    check_tensor("edge[0]", features, ("E", "K"), sizes, like)
+    if not features.size(1):
+        raise ArgumentError("edge[0]: expected at least one column; leave edge out where there are none.")
+    sizes = {"H * D": sizes["H"] * sizes["D"], "K": features.size(1)}
+    check_tensor("edge[1]", weight, ("H * D", "K"), sizes, like)
+    return {"edge": features, "edge_weight": weight}
 
 
 def seeds_of(dropout: Any, edge_mask: object, seed: Any) -> Tensor | None:
@@ -150,7 +179,8 @@ def seeds_of(dropout: Any, edge_mask: object, seed: Any) -> Tensor | None:
 
 def check_mask(edge_mask: Tensor, graph: Graph, value: Tensor) -> None:
     """Raises unless ``edge_mask`` is [E, H] on the device of ``value`` and needs no gradient."""
-    check_tensor("edge_mask", edge_mask, (graph.num_edges, value.size(1)), "[E, H]", value)
+    sizes = {"E": graph.num_edges, "H": value.size(1)}
+    check_tensor("edge_mask", edge_mask, ("E", "H"), sizes, value)
     if edge_mask.requires_grad:
         raise ArgumentError(
             "edge_mask: has no gradient here; detach it, or multiply what return_attention_weights returns."

@@ -1,6 +1,7 @@
 """Attention over each destination's edges: its calls, and naive ``gat``, ``gatv2`` and ``attention``."""
 
 import math
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -14,10 +15,6 @@ from onehop.reference.edge_softmax import edge_softmax
 
 Edge = Tensor | tuple[Tensor, Tensor]
 Rule = Literal["gat", "gatv2", "dot"]
-RULES: dict[str, Rule] = {"gat": "gat", "gatv2": "gatv2", "attention": "dot"}
-"""The rule of each operator of attention."""
-OPERATORS: dict[str, str] = {rule: operator for operator, rule in RULES.items()}
-"""The operator of each rule: plans that are tuned have its name."""
 
 
 class Attention(NamedTuple):
@@ -183,30 +180,17 @@ def run_attention_grad(graph: Graph, grad: AttentionGrad) -> tuple[Tensor, ...]:
 def attention_formula(graph: Graph, call: Attention) -> tuple[Tensor, Tensor]:
     """Computes output and weights in the accumulator's dtype, differentiable by torch itself."""
     call = _wide_operands(call)
-    edge_index, value, query = edges_of(graph, call.value), call.value, call.query
-    settings: dict[str, Any] = {"edge_mask": call.mask, "seed": call.seed}
-    if call.rule == "gat":
-        assert call.key is not None
-        scores = call.key, query, call.factor, call.dropout
-        return gat(edge_index, value, *scores, edge_score=call.edge, **settings)
-    edge: Edge | None = call.edge
-    if call.edge is not None and call.edge_weight is not None:
-        edge = (call.edge, call.edge_weight)
-    if call.rule == "gatv2":
-        assert call.att is not None
-        rows = value, query, call.att
-        return gatv2(edge_index, *rows, call.factor, call.dropout, edge=edge, **settings)
-    assert call.key is not None
-    return attention(edge_index, query, call.key, value, call.factor, call.dropout, edge=edge, **settings)
+    score = SCORES[OPERATORS[call.rule]]
+    edge = call.edge if call.edge_weight is None else (call.edge, call.edge_weight)
+    operands = (getattr(call, operand.field) for operand in score.operands)
+    settings: dict[str, Any] = {score.edge: edge, "edge_mask": call.mask, "seed": call.seed}
+    return score.formula(edges_of(graph, call.value), *operands, call.factor, call.dropout, **settings)
 
 
 def _wide_operands(call: Attention) -> Attention:
-    return call._replace(
-        value=wide(call.value),
-        key=None if call.key is None else wide(call.key),
-        query=wide(call.query),
-        edge=None if call.edge is None else wide(call.edge),
-    )
+    names = [name for name in ("value", "key", "query", "edge") if getattr(call, name) is not None]
+    operands: dict[str, Any] = {name: wide(getattr(call, name)) for name in names}
+    return call._replace(**operands)
 
 
 def gat(
@@ -341,3 +325,60 @@ def _mask(weight: Tensor, dropout: float, edge_mask: Tensor | None, seed: int) -
 def _sum(target: Tensor, weight: Tensor, value: Tensor, num_dst: int) -> Tensor:
     message = weight.unsqueeze(-1) * value
     return message.new_zeros(num_dst, *message.shape[1:]).index_add(0, target, message)
+
+
+class Operand(NamedTuple):
+    """An operand of attention with rows of sources or of destinations, or for all of them.
+
+    Attributes:
+        name: The name of the argument.
+        field: The field of :class:`Attention` that it becomes.
+        shape: The names of its extents; the first of a row's is "num_src" or "num_dst".
+    """
+
+    name: str
+    field: str
+    shape: tuple[str, ...]
+
+
+class Score(NamedTuple):
+    """An operator of attention: how it scores edges, and what its arguments are.
+
+    Attributes:
+        rule: Its rule, the same in calls.
+        formula: The naive function.
+        operands: Its first arguments, in order; H and D are those of the first one.
+        factor: The name of the number that follows, ``Attention.factor``.
+        edge: The name of the operand of edges.
+    """
+
+    rule: Rule
+    formula: Callable[..., tuple[Tensor, Tensor]]
+    operands: tuple[Operand, ...]
+    factor: str
+    edge: str
+
+
+_GAT = (
+    Operand("x", "value", ("num_src", "H", "D")),
+    Operand("score_src", "key", ("num_src", "H")),
+    Operand("score_dst", "query", ("num_dst", "H")),
+)
+_GATV2 = (
+    Operand("x_src", "value", ("num_src", "H", "D")),
+    Operand("x_dst", "query", ("num_dst", "H", "D")),
+    Operand("att", "att", ("H", "D")),
+)
+_DOT = (
+    Operand("query", "query", ("num_dst", "H", "D")),
+    Operand("key", "key", ("num_src", "H", "D")),
+    Operand("value", "value", ("num_src", "H", "V")),
+)
+SCORES = {
+    "gat": Score("gat", gat, _GAT, factor="negative_slope", edge="edge_score"),
+    "gatv2": Score("gatv2", gatv2, _GATV2, factor="negative_slope", edge="edge"),
+    "attention": Score("dot", attention, _DOT, factor="scale", edge="edge"),
+}
+"""The operators of attention by their names, which plans that are tuned have too."""
+OPERATORS: dict[str, str] = {score.rule: operator for operator, score in SCORES.items()}
+"""The operator of each rule."""

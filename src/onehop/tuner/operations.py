@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from onehop.backends.cpu import CpuBackend
-from onehop.calls import RULES
+from onehop.calls import SCORES
 from onehop.errors import check_choice
 from onehop.tuner import calls
 from onehop.tuner.calls import Maker, Site
@@ -102,12 +102,12 @@ def operations(
         forward = Operation("sddmm", False, kernels.others, False, calls.sddmm(site))
     elif op == "edge_softmax":
         forward = Operation("edge_softmax", False, kernels.edge_softmax, False, calls.edge_softmax(site))
-    elif op in RULES:
+    elif op in SCORES:
         also = backward and not kernels.grads_of_attention
-        once = calls.attention(site, RULES[op], forward=True, backward=also)
+        once = calls.attention(site, SCORES[op].rule, forward=True, backward=also)
         forward = Operation(op, False, kernels.others, True, once)
         if kernels.grads_of_attention:
-            again = calls.attention(site, RULES[op], forward=False, backward=True)
+            again = calls.attention(site, SCORES[op].rule, forward=False, backward=True)
             gradient = Operation(f"{op}_grad", False, kernels.others, True, again)
     elif reduce in ("sum", "mean"):
         mean = reduce == "mean"

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from onehop.backends import ledger_of, machine_of, refusal
-from onehop.calls import RULES
+from onehop.calls import SCORES
 from onehop.graph import Graph
 from onehop.integrations import session
 from onehop.machines.base import AttentionSize, OperatorMachine
@@ -49,7 +49,7 @@ def place_attention(
     runs = machine_of(now.machine)
     if not isinstance(runs, OperatorMachine):
         return "this machine computes sums and means, and this is attention", now.backend
-    rule, width = RULES[operator], x.size(-1)
+    rule, width = SCORES[operator].rule, x.size(-1)
     size = AttentionSize(
         rule=rule,
         heads=x.size(1) if x.dim() == 3 else 1,
