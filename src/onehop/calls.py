@@ -17,7 +17,6 @@ from onehop.reference.attention import (
     AttentionGrad as AttentionGrad,
     AttentionGradients as AttentionGradients,
     Edge as Edge,
-    Operand as Operand,
     Rule as Rule,
     Score as Score,
     attention_grad as attention_grad,

@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 import torch
 from torch import Tensor
 
-from onehop.calls import Edge, Operand, Score
+from onehop.calls import Edge, Score
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.ops.checks import FLOATS, check_features, elsewhere, not_dense
@@ -49,16 +49,36 @@ OPTIONS = frozenset(AttentionOptions.__annotations__)
 def check_operands(
     score: Score, graph: Graph, operands: Sequence[Tensor], edge: Edge | None
 ) -> dict[str, Tensor]:
-    """The operands of a score, and what edges have, by the fields of its call; raises unless they fit."""
+    """The operands by the fields of their call; raises unless they fit the graph and each other.
+
+    Args:
+        score: The operator.
+        graph: The graph.
+        operands: Its arguments after the graph. The first has rows of at least one head and one column.
+        edge: Its operand of edges, or None.
+    """
     sizes = {"num_src": graph.num_src, "num_dst": graph.num_dst, "E": graph.num_edges}
-    like = operands[0]
-    check_rows_of_heads(score.operands[0], like, sizes)
+    (name, field, shape), like = score.operands[0], operands[0]
+    # Nearly all operands pass this test, and the calls of the checks would show on small graphs.
+    if not (
+        isinstance(like, Tensor)
+        and like.layout is torch.strided
+        and like.dtype in FLOATS
+        and like.dim() == _ROWS_OF_HEADS
+        and like.shape[0] == sizes[shape[0]]
+        and like.shape[1]
+        and like.shape[2]
+    ):
+        ends = "sources" if shape[0] == "num_src" else "destinations"
+        check_features(name, like, sizes[shape[0]], ends)
+        check_tensor(name, like, shape, sizes, like)
+        check_heads(name, like)
+    fields = {field: like}
     sizes["H"], sizes["D"] = like.shape[1:]
     if edge is not None:
         sizes["V"] = sizes["D"]
-    fields = {score.operands[0].field: like}
-    for operand, tensor in zip(score.operands[1:], operands[1:], strict=True):
-        fields[operand.field] = check_tensor(operand.name, tensor, operand.shape, sizes, like)
+    for (name, field, shape), tensor in zip(score.operands[1:], operands[1:], strict=True):
+        fields[field] = check_tensor(name, tensor, shape, sizes, like)
     if score.rule == "dot":
         check_heads("value", fields["value"])
     if edge is not None and score.rule == "gat":
@@ -98,30 +118,6 @@ def check_heads(name: str, x: Tensor) -> None:
     """Raises unless ``x``, [N, H, D], has at least one head and one column."""
     if not x.size(1) or not x.size(2):
         raise ArgumentError(f"{name}: expected at least one head and one column, got shape {list(x.shape)}.")
-
-
-def check_rows_of_heads(operand: Operand, x: Tensor, sizes: Mapping[str, int]) -> None:
-    """Raises unless ``x`` is a dense float tensor [N, H, D] with at least one head and one column.
-
-    Args:
-        operand: What the argument is.
-        x: The argument.
-        sizes: The numbers of nodes.
-    """
-    name, _, shape = operand
-    count = sizes[shape[0]]
-    if not (
-        isinstance(x, Tensor)
-        and x.layout is torch.strided
-        and x.dtype in FLOATS
-        and x.dim() == _ROWS_OF_HEADS
-        and x.shape[0] == count
-        and x.shape[1]
-        and x.shape[2]
-    ):
-        check_features(name, x, count, "sources" if shape[0] == "num_src" else "destinations")
-        check_tensor(name, x, shape, sizes, x)
-        check_heads(name, x)
 
 
 def check_edge(edge: Edge, sizes: Mapping[str, int], like: Tensor) -> dict[str, Tensor]:

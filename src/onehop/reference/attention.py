@@ -328,12 +328,12 @@ def _sum(target: Tensor, weight: Tensor, value: Tensor, num_dst: int) -> Tensor:
 
 
 class Operand(NamedTuple):
-    """An operand of attention with rows of sources or of destinations, or for all of them.
+    """An operand of attention that belongs to nodes, or to all edges together.
 
     Attributes:
         name: The name of the argument.
         field: The field of :class:`Attention` that it becomes.
-        shape: The names of its extents; the first of a row's is "num_src" or "num_dst".
+        shape: The names of its extents; the first is "num_src" or "num_dst" where nodes have a row each.
     """
 
     name: str
@@ -342,14 +342,14 @@ class Operand(NamedTuple):
 
 
 class Score(NamedTuple):
-    """An operator of attention: how it scores edges, and what its arguments are.
+    """An operator of attention: how edges are scored, and its arguments in their order after the graph.
 
     Attributes:
-        rule: Its rule, the same in calls.
+        rule: The rule of its calls.
         formula: The naive function.
-        operands: Its first arguments, in order; H and D are those of the first one.
-        factor: The name of the number that follows, ``Attention.factor``.
-        edge: The name of the operand of edges.
+        operands: The operands; the first one's H and D are those of all.
+        factor: Name of the number behind them, which becomes ``factor`` of :class:`Attention`.
+        edge: Name of the operand of edges.
     """
 
     rule: Rule
@@ -379,6 +379,6 @@ SCORES = {
     "gatv2": Score("gatv2", gatv2, _GATV2, factor="negative_slope", edge="edge"),
     "attention": Score("dot", attention, _DOT, factor="scale", edge="edge"),
 }
-"""The operators of attention by their names, which plans that are tuned have too."""
+"""The operators of attention by their names."""
 OPERATORS: dict[str, str] = {score.rule: operator for operator, score in SCORES.items()}
-"""The operator of each rule."""
+"""The operator of each rule: plans that are tuned have its name."""
