@@ -213,14 +213,16 @@ def _attend(
         seeds = seeds_of(dropout, edge_mask, seed)
     if edge_mask is not None:
         check_mask(edge_mask, graph, value)
-    dtype = value.dtype
+    dtype, is_mixed = value.dtype, False
+    # A loop, because a comprehension is a call, and small graphs notice.
     for operand in fields.values():
-        dtype = torch.promote_types(dtype, operand.dtype)
+        if operand.dtype is not dtype:
+            dtype, is_mixed = torch.promote_types(dtype, operand.dtype), True
     acc = torch.float64 if dtype is torch.float64 else torch.float32
-    features = ("value",) if score.rule == "gat" else ("value", "key", "query", "edge")
-    tensors: dict[str, Any] = {"key": None}
-    for field, operand in fields.items():
-        tensors[field] = operand.to(dtype if field in features else acc)
+    if is_mixed or dtype is not acc:
+        features = ("value",) if score.rule == "gat" else ("value", "key", "query", "edge")
+        fields = {field: x.to(dtype if field in features else acc) for field, x in fields.items()}
+    tensors: dict[str, Any] = {"key": None, **fields}
     out, _, weights = ATTENTION(
         Attention(
             **tensors,
