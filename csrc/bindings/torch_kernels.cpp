@@ -257,6 +257,13 @@ struct SparseMm : Served<SparseMm<kKey>, Tensor(const Tensor&, const Tensor&), F
   }
 };
 
+struct SparseMv : Served<SparseMv, Tensor(const Tensor&, const Tensor&), Form::numbers, Key::sparse_compressed> {
+  static constexpr const char *kName = "aten::mv", *kOverload = "";
+  static void* run(const Tensor& matrix, const Tensor& x) {
+    return is_large_sparse_product(matrix, x) ? answer(matrix, x) : nullptr;
+  }
+};
+
 template <Key kKey>
 struct SparseAddmm
     : Served<SparseAddmm<kKey>, Tensor(const Tensor&, const Tensor&, const Tensor&, const Scalar&, const Scalar&),
@@ -330,9 +337,9 @@ using Indexing = All<Subscript, SubscriptAdd, IndexSelect, Gather, IndexAdd<Tens
                      ScatterValue, ScatterReduce<Tensor, const Tensor&>, ScatterReduce<Tensor&, Tensor&>, EmbeddingGrad,
                      BagsGrad, SegmentReduce, SegmentReduceGrad, Unique, UniqueDim, Sort, IsIn>;
 using Products = All<Mm, Addmm, Bmm>;
-using SparseProducts =
-    All<SparseMm<Key::sparse>, SparseAddmm<Key::sparse>, SparseMm<Key::sparse_compressed>,
-        SparseAddmm<Key::sparse_compressed>, SparseMm<Key::autograd>, SparseAddmm<Key::autograd>, SparseTranspose>;
+using SparseProducts = All<SparseMm<Key::sparse>, SparseAddmm<Key::sparse>, SparseMm<Key::sparse_compressed>,
+                           SparseAddmm<Key::sparse_compressed>, SparseMm<Key::autograd>, SparseAddmm<Key::autograd>,
+                           SparseMv, SparseTranspose>;
 
 }  // namespace
 

@@ -5,14 +5,42 @@
 
 #include <algorithm>
 #include <atomic>
+#include <exception>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
 
 #include "../torch/operators.hpp"
+
+// torch's own exception for an error that Python has raised, by its name and its layout: torch's bindings, and the
+// threads of its backward passes, hand it on to Python as it is, and any other exception as a RuntimeError.
+struct __attribute__((visibility("default"))) python_error : public std::exception {
+  // Takes over the error of this thread, which has Python's lock.
+  python_error() { PyErr_Fetch(&type, &value, &traceback); }
+  python_error(const python_error& other)
+      : std::exception(other),
+        type(other.type),
+        value(other.value),
+        traceback(other.traceback),
+        message(other.message) {
+    const PyGILState_STATE state = PyGILState_Ensure();
+    for (PyObject* object : {type, value, traceback}) Py_XINCREF(object);
+    PyGILState_Release(state);
+  }
+  python_error& operator=(const python_error&) = delete;
+  ~python_error() override {
+    if (type == nullptr && value == nullptr && traceback == nullptr) return;
+    const PyGILState_STATE state = PyGILState_Ensure();
+    for (PyObject* object : {type, value, traceback}) Py_XDECREF(object);
+    PyGILState_Release(state);
+  }
+  const char* what() const noexcept override { return message.c_str(); }
+
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  std::string message;
+};
 
 namespace onehop::torch_side {
 
@@ -74,11 +102,11 @@ nb::object call(PyObject* function, const Args&... args) {
   try {
     return nb::handle(function)(argument(args)...);
   } catch (nb::python_error& error) {
-    if (!error.matches(PyExc_KeyboardInterrupt)) throw std::runtime_error(nb::str(error.value()).c_str());
+    const std::string message = nb::str(error.value()).c_str();
     error.restore();
-    PyErr_Clear();
-    PyErr_SetInterrupt();  // the program is interrupted after this call
-    return nb::none();
+    ::python_error raised;
+    raised.message = message;
+    throw raised;
   }
 }
 

@@ -15,8 +15,8 @@ import onehop
 from onehop.graph.identity import CACHE
 from onehop.graph.lending import is_shared
 from onehop.integrations.pyg.edges import matrices
-from onehop.integrations.torch.matrix_edges import recognised
 from onehop.integrations.pyg.edges.adjacency import Adjacency
+from onehop.integrations.torch.matrix_edges import recognised
 from tests.integrations.pyg.adjacencies import WARNINGS, matrix, model_of
 from tests.integrations.pyg.layers import NODES, WIDTH
 from tests.integrations.same import BITS, SINGLE, assert_same, fast, forms, noted, same, same_after

@@ -24,8 +24,7 @@ from onehop.integrations.torch.served import Served
 
 # The numbers of the dispatch keys of dense tensors, COO matrices and compressed ones, and autograd's.
 _KEYS: Any = [
-    int(getattr(torch._C.DispatchKey, name))  # type: ignore[call-overload]
-    for name in ("CPU", "SparseCPU", "SparseCsrCPU", "AutogradCPU")
+    int(getattr(torch._C.DispatchKey, name)) for name in ("CPU", "SparseCPU", "SparseCsrCPU", "AutogradCPU")
 ]
 _LOG = logging.getLogger("onehop")
 _LIBRARIES = Path(torch.__file__).parent / "lib"

@@ -1,10 +1,10 @@
 """The edges of torch's sparse matrices, recognised by their index arrays: CSR, CSC and COO.
 
-Rows are destinations, columns are sources. Every matrix object has its own version counter, which does not show
-writes through other matrices with the same arrays. A matrix that was used before and has its version is taken
-to have the same edges, and so is one whose arrays are untouched copies of cached ones. For every other matrix
-the contents of all arrays are compared, by fingerprints. So a COO matrix is also recognised that is a copy of
-another one, or its transpose, which torch makes anew in each backward pass.
+Rows are destinations, columns are sources. Every matrix object has its own version counter, which does not
+show writes through other matrices with the same arrays. A matrix that was used before and has its version is
+taken to have the same edges, and so is one whose arrays are untouched copies of cached ones. For every other
+matrix the contents of all arrays are compared, by fingerprints. So a COO matrix is also recognised if it is a
+copy of another one, or its transpose, which torch makes anew in each backward pass.
 """
 
 import weakref
@@ -17,7 +17,6 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from onehop import config, native
-from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.contents import Noted, fingerprint
 from onehop.graph.identity import CACHE, remembered
@@ -36,8 +35,8 @@ class MatrixEdges:
         turned: The graph of the transposes' edges; None until it was made.
         distinct: Whether columns ascend in every row, each once, of the edges (False) and of their transpose
             (True), where that was checked.
-        indices: Copies of a COO matrix's indices, of the edges (False) and of their transpose (True), where one
-            was made.
+        indices: Copies of a COO matrix's indices, of the edges (False) and of their transpose (True), where
+            one was made.
         derived: Results derived from the edges or their transpose and from values, with a fingerprint of the
             values, by key.
         matrices: The matrices that have these edges, and their versions when that was checked.
@@ -125,7 +124,7 @@ def _known(matrix: Tensor, arrays: tuple[Tensor, ...], key: Hashable) -> Recogni
         if edges is not None:
             return Recognised(edges, is_transposed)
     known: Recognised | None = remembered(*arrays, key=key, any_owner=True)
-    if known is None or are_copies and not config.full_check():
+    if known is None or (are_copies and not config.full_check()):
         return known
     if known.edges.matrices.get(matrix) == matrix._version and not config.full_check():
         return known
@@ -136,7 +135,7 @@ def _known(matrix: Tensor, arrays: tuple[Tensor, ...], key: Hashable) -> Recogni
     return known
 
 
-def graph_of(matrix: Tensor, known: Recognised, turned: bool = False) -> Graph | None:
+def graph_of(matrix: Tensor, known: Recognised, turned: bool = False) -> Graph:
     """The graph of a sparse matrix, cached or new, in the order of the values: rows are destinations.
 
     Args:
@@ -144,13 +143,13 @@ def graph_of(matrix: Tensor, known: Recognised, turned: bool = False) -> Graph |
         known: What :func:`recognised` returns for it.
         turned: Whether columns are destinations instead.
 
-    Returns:
-        The graph; None if a number is out of range, or the arrays contradict each other.
+    Raises:
+        ArgumentError: A number is out of range, or the arrays contradict each other.
     """
     edges, is_transposed = known
     if edges.graph is None:
         edges.graph = _made(matrix, is_transposed)
-    if is_transposed == turned or edges.graph is None:
+    if is_transposed == turned:
         return edges.graph
     if edges.turned is None:
         edges.turned = edges.graph.transpose()
@@ -185,14 +184,11 @@ def _with_contents(arrays: tuple[Tensor, ...], shape: torch.Size) -> Recognised:
     return Recognised(edges, False)
 
 
-def _made(matrix: Tensor, is_transposed: bool) -> Graph | None:
+def _made(matrix: Tensor, is_transposed: bool) -> Graph:
     """The graph of a matrix's edges, or of its transpose's."""
     rows, columns = matrix.shape[1::-1] if is_transposed else matrix.shape[:2]
     arrays = tuple(map(readable, arrays_of(matrix).values()))
-    try:
-        if len(arrays) == 2:
-            return Graph.from_csr(arrays[1], arrays[0], columns)
-        ends = arrays[0] if is_transposed else arrays[0].flip(0)
-        return Graph.from_edge_index(ends, size=(columns, rows))
-    except ArgumentError:
-        return None
+    if len(arrays) == 2:
+        return Graph.from_csr(arrays[1], arrays[0], columns)
+    ends = arrays[0] if is_transposed else arrays[0].flip(0)
+    return Graph.from_edge_index(ends, size=(columns, rows))

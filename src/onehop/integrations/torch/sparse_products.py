@@ -1,14 +1,15 @@
 """Products of a sparse matrix and a dense one, as sums over the matrix's graph: COO, CSR and CSC.
 
 torch calls these kernels for ``torch.sparse.mm``, ``torch.mm``, ``torch.spmm``, ``@``, ``mv`` and ``addmm``,
-and for the gradients of all of them to the dense operand. The edges are recognised, and the values are read at
-each call. Where a function returns None, torch's kernel runs.
+and for the gradients of all of them to the dense operand. The edges are recognised, and the values are read
+at each call. Where a function returns None, torch's kernel runs.
 """
 
 import torch
 from torch import Tensor
 
 from onehop.calls import Aggregate
+from onehop.errors import ArgumentError
 from onehop.integrations.torch.matrix_edges import graph_of, recognised, transposed
 from onehop.integrations.torch.served import Served
 from onehop.ops.aggregate import AGGREGATE
@@ -29,15 +30,20 @@ def product(left: Tensor, right: Tensor, added: Tensor | None = None, is_added: 
         added: What broadcasts to [N, M]; None adds nothing.
         is_added: Whether ``added`` counts.
     """
-    if left.layout is torch.strided:
-        out = _over_edges(right, left, from_right=True)
-    else:
-        out = _over_edges(left, right, from_right=False)
-    if out is None or added is None or not is_added:
-        return out
-    if added.layout is not torch.strided or added.dtype is not out.dtype:
-        return None
-    return out.add_(added)
+    is_left = left.layout is not torch.strided
+    matrix, dense = (left, right) if is_left else (right, left)
+    if added is not None:
+        shapes = right.shape[1:], (*left.shape[:1], *right.shape[1:])
+        if added.layout is not torch.strided or added.dtype is not dense.dtype or added.shape not in shapes:
+            return None
+    out = _over_edges(matrix, dense, from_right=not is_left)
+    return out if out is None or added is None or not is_added else out.add_(added)
+
+
+def product_with_vector(matrix: Tensor, x: Tensor) -> Tensor | None:
+    """The product, [N], of a compressed matrix, [N, K], and a vector, [K]."""
+    out = _over_edges(matrix, x.unsqueeze(1), from_right=False) if x.dim() == 1 else None
+    return None if out is None else out.squeeze(1)
 
 
 def _over_edges(matrix: Tensor, dense: Tensor, from_right: bool) -> Tensor | None:
@@ -48,8 +54,13 @@ def _over_edges(matrix: Tensor, dense: Tensor, from_right: bool) -> Tensor | Non
     values = matrix._values() if matrix.layout is torch.sparse_coo else matrix.values()
     if values.dim() != 1:
         return None
-    graph = graph_of(matrix, recognised(matrix), turned=from_right)
-    if graph is None or graph.num_src != x.size(0):
+    try:
+        graph = graph_of(matrix, recognised(matrix), turned=from_right)
+    except ArgumentError:
+        if matrix.layout is torch.sparse_coo:
+            return None
+        raise  # torch would read out of bounds
+    if graph.num_src != x.size(0):
         return None
     call = Aggregate(
         x=x.contiguous(),
@@ -66,7 +77,10 @@ def _over_edges(matrix: Tensor, dense: Tensor, from_right: bool) -> Tensor | Non
     if not from_right:
         return out
     # As torch's results are in memory.
-    return out.t() if matrix.layout is torch.sparse_coo else out.t().contiguous()
+    turned = out.t()
+    return (
+        turned if matrix.layout is torch.sparse_coo else turned.clone(memory_format=torch.contiguous_format)
+    )
 
 
 def _suit(matrix: Tensor, dense: Tensor) -> bool:
@@ -78,7 +92,9 @@ def _suit(matrix: Tensor, dense: Tensor) -> bool:
         and matrix.dim() == 2
         and dense.dim() == 2
         and dense.numel() > 0
+        and matrix._nnz() > 0
         and is_numbers(dense)
+        and not matrix.is_inference()
     )
 
 
@@ -91,6 +107,7 @@ def transpose(matrix: Tensor, first: int, second: int) -> Tensor | None:
 SERVED = {
     "mm": Served(product, "sparse mm"),
     "addmm": Served(product, "sparse addmm"),
+    "mv": Served(product_with_vector, "sparse mv"),
     "transpose": Served(transpose, "sparse transpose"),
 }
 """By the operator's name, at the dispatch keys of sparse matrices."""

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.contents import fingerprint
 from onehop.integrations.pyg.edges.adjacency import Adjacency, Arrays, Kept
@@ -25,8 +26,8 @@ _DISTINCT = "torch gives gradients to values of distinct, ascending columns in e
 class TorchMatrix(Adjacency):
     """A sparse matrix of torch's own.
 
-    The matrix is recognised by its index arrays (:mod:`onehop.integrations.torch.matrix_edges`), and the values
-    of derived results by their contents.
+    The matrix is recognised by its index arrays (:mod:`onehop.integrations.torch.matrix_edges`), and the
+    values of derived results by their contents.
     """
 
     __slots__ = ("_known",)
@@ -56,9 +57,12 @@ class TorchMatrix(Adjacency):
 
     def find(self) -> Graph | None:
         """Return the graph, cached or new."""
-        graph = graph_of(self.matrix, self._recognised())
+        try:
+            graph = graph_of(self.matrix, self._recognised())
+        except ArgumentError:
+            return None
         # A matrix may be marked as coalesced although it is not, and torch believes the mark.
-        return None if graph is None or (self.is_coo and graph.perm is not None) else graph
+        return None if self.is_coo and graph.perm is not None else graph
 
     def check_gradients(self) -> None:
         """Raises Leave where values need gradients that torch does not compute, or computes differently."""
