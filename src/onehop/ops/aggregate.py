@@ -27,6 +27,7 @@ from onehop.ops.factors import check_factors, check_multiply, factor_or_term, pr
 from onehop.ops.library import Context, Operator, run
 from onehop.ops.narrow_batches import in_columns
 from onehop.ops.narrow_heads import are_narrow, reduce_by_columns
+from onehop.ops.scipy_matrices import Array, SciPyMatrix, aggregated, is_scipy_matrix
 from onehop.ops.signals import on_signals
 
 REDUCTIONS = ("sum", "mean", "max", "min")
@@ -55,6 +56,18 @@ def aggregate(
 ) -> Tensor: ...
 @overload
 def aggregate(
+    graph: SciPyMatrix,
+    x: Array,
+    weight: Array | None = None,
+    reduce: str = "sum",
+    src_scale: Tensor | None = None,
+    dst_scale: Tensor | None = None,
+    *,
+    multiply: str = "mul",
+    backend: str | None = None,
+) -> Array: ...
+@overload
+def aggregate(
     graph: StoredGraph,
     x: Stored,
     weight: Stored | None = None,
@@ -66,9 +79,9 @@ def aggregate(
     memory: int | None = None,
 ) -> Path: ...
 def aggregate(
-    graph: Graph | StoredGraph,
-    x: Tensor | Stored,
-    weight: Tensor | Stored | None = None,
+    graph: Graph | StoredGraph | SciPyMatrix,
+    x: Tensor | Stored | Array,
+    weight: Tensor | Stored | Array | None = None,
     reduce: str = "sum",
     src_scale: Tensor | None = None,
     dst_scale: Tensor | None = None,
@@ -78,7 +91,7 @@ def aggregate(
     backend: str | None = None,
     out: str | os.PathLike[str] | None = None,
     memory: int | None = None,
-) -> Tensor | Path:
+) -> Tensor | Path | Array:
     """Reduces, for every destination, the rows of its sources.
 
     ``out[i] = dst_scale[i] * reduce over edges e = (j -> i) of weight[e] * src_scale[j] * x[j]``
@@ -91,7 +104,9 @@ def aggregate(
     whatever the number of threads. 16-bit features are added up in float32.
 
     Args:
-        graph: The graph.
+        graph: The graph; or a sparse matrix of SciPy, [num_dst, num_src], whose entries are edges from
+            columns to rows, and whose values are the weight if none is given. Then ``x`` and ``weight`` may
+            be NumPy arrays, and so is the result: ``aggregate(matrix, x)`` is ``matrix @ x``.
         x: [num_src, F] or [num_src, ...]; for signals [..., num_src, F], with ``node_dim``. float32, float64,
             bfloat16 or float16. Differentiable.
         weight: [E], in the caller's edge order; or [E, H] for x of shape [num_src, H, D] or, for signals,
@@ -156,6 +171,9 @@ def aggregate(
             graph, x, weight, reduce, out, memory, (src_scale, dst_scale, multiply, node_dim, backend)
         )
     if type(graph) is not Graph:
+        if is_scipy_matrix(graph):
+            options = {"reduce": reduce, "src_scale": src_scale, "dst_scale": dst_scale, "multiply": multiply}
+            return aggregated(aggregate, graph, x, weight, node_dim=node_dim, backend=backend, **options)  # type: ignore[no-any-return]
         check_graph(graph)
     if memory is not None:
         raise ArgumentError("memory: it goes with out alone; tensors in memory need no budget.")

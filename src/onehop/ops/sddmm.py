@@ -1,6 +1,6 @@
 """Sampled dense-dense product, a dot product for every edge: ``onehop::sddmm``."""
 
-from typing import Any
+from typing import Any, overload
 
 import torch
 from torch import Tensor
@@ -11,13 +11,19 @@ from onehop.graph import Graph
 from onehop.ops.checks import check_features, check_graph
 from onehop.ops.held_edges import with_edges
 from onehop.ops.library import Context, Operator, run
+from onehop.ops.scipy_matrices import Array, SciPyMatrix, is_scipy_matrix, of_ends
 
 
-def sddmm(graph: Graph, dst: Tensor, src: Tensor, *, backend: str | None = None) -> Tensor:
+@overload
+def sddmm(graph: Graph, dst: Tensor, src: Tensor, *, backend: str | None = None) -> Tensor: ...
+@overload
+def sddmm(graph: SciPyMatrix, dst: Array, src: Array, *, backend: str | None = None) -> Array: ...
+def sddmm(graph: Graph | SciPyMatrix, dst: Any, src: Any, *, backend: str | None = None) -> Tensor | Array:
     """For every edge e = (j -> i): ``out[e] = dst[i] . src[j]``, for each head.
 
     Args:
-        graph: The graph.
+        graph: The graph; or a sparse matrix of SciPy, [num_dst, num_src], whose entries are edges from
+            columns to rows. Then ``dst`` and ``src`` may be NumPy arrays, and so is the result.
         dst: [num_dst, F] or [num_dst, H, F]. Differentiable.
         src: [num_src, F] or [num_src, H, F], on the same device. Differentiable.
         backend: Name of the backend; None means the best that can.
@@ -36,6 +42,8 @@ def sddmm(graph: Graph, dst: Tensor, src: Tensor, *, backend: str | None = None)
         >>> onehop.sddmm(graph, x, x)  # the last: row 2 times row 1, 1 * 2 + 1 * 1
         tensor([2., 1., 3.])
     """
+    if is_scipy_matrix(graph):
+        return of_ends(sddmm, graph, dst, src, backend=backend)  # type: ignore[no-any-return]
     check_graph(graph)
     check_features("dst", dst, graph.num_dst, "destinations")
     check_features("src", src, graph.num_src, "sources")
