@@ -29,7 +29,7 @@ def gat(
     edge_mask: Tensor | None = None,
     seed: int | None = None,
 ) -> Tensor:
-    """:func:`onehop.gat` over the whole graph, of which each process computes its own rows.
+    """Compute :func:`onehop.gat` over the whole graph; each process computes its own rows.
 
     Args:
         graph: This process's part.
@@ -37,11 +37,11 @@ def gat(
         score_src: [m, H], of the dtype of x. Differentiable.
         score_dst: [n, H]. Differentiable.
         negative_slope: Slope of the leaky relu.
-        dropout: As in :func:`onehop.gat`.
+        dropout: See :func:`onehop.gat`.
         edge_score: [e, H], for each of ``graph.owned_edges``; None means 0. Differentiable.
         edge_mask: [e, H], for each of ``graph.owned_edges``, multiplies the softmaxed weights; None means 1.
-        seed: Seed of the dropout. With the same seed on every rank, the mask is that of :func:`onehop.gat` in
-            one process. None draws a different one on each rank.
+        seed: Seed of the dropout. With the same seed on every rank, the mask equals the mask of
+            :func:`onehop.gat` in one process. None draws a different seed on each rank.
 
     Returns:
         [n, H, D].
@@ -91,20 +91,20 @@ def gatv2(
     edge_mask: Tensor | None = None,
     seed: int | None = None,
 ) -> Tensor:
-    """:func:`onehop.gatv2` over the whole graph, of which each process computes its own rows.
+    """Compute :func:`onehop.gatv2` over the whole graph; each process computes its own rows.
 
     Args:
         graph: This process's part.
         x_src: [m, H, D], a row for each of ``graph.owned_sources``. Differentiable.
         x_dst: [n, H, D], for each of ``graph.owned_nodes``. Differentiable.
-        att: [H, D], the same on every rank. Differentiable: each rank gets the part of its own rows.
+        att: [H, D], the same on every rank. Differentiable: each rank gets the gradient from its own rows.
         negative_slope: Slope of the leaky relu.
-        dropout: As in :func:`onehop.gatv2`.
-        edge: Features of ``graph.owned_edges``: [e, H, D], or the pair of features [e, K] and weight
-            [H * D, K], the same on every rank, which gets the gradient of its own edges. None means 0.
+        dropout: See :func:`onehop.gatv2`.
+        edge: Features of ``graph.owned_edges``: [e, H, D]; or a pair of features [e, K] and weight [H * D,
+            K], which is the same on every rank and gets the gradient from the rank's own edges. None means 0.
             Differentiable.
-        edge_mask: As in :func:`gat`.
-        seed: As in :func:`gat`.
+        edge_mask: See :func:`gat`.
+        seed: See :func:`gat`.
 
     Returns:
         [n, H, D].
@@ -146,19 +146,18 @@ def attention(
     edge_mask: Tensor | None = None,
     seed: int | None = None,
 ) -> Tensor:
-    """:func:`onehop.attention` over the whole graph, of which each process computes its own rows.
+    """Compute :func:`onehop.attention` over the whole graph; each process computes its own rows.
 
     Args:
         graph: This process's part.
         query: [n, H, D], a row for each of ``graph.owned_nodes``. Differentiable.
         key: [m, H, D], a row for each of ``graph.owned_sources``. Differentiable.
-        value: [m, H, V], of the dtype of the key; V must be D where there are features of edges.
-            Differentiable.
-        scale: None means 1 / sqrt(D).
-        dropout: As in :func:`onehop.attention`.
-        edge: As in :func:`gatv2`.
-        edge_mask: As in :func:`gat`.
-        seed: As in :func:`gat`.
+        value: [m, H, V], of the dtype of the key; V must equal D if edges have features. Differentiable.
+        scale: Factor of the scores; None means 1 / sqrt(D).
+        dropout: See :func:`onehop.attention`.
+        edge: See :func:`gatv2`.
+        edge_mask: See :func:`gat`.
+        seed: See :func:`gat`.
 
     Returns:
         [n, H, V].
@@ -205,15 +204,16 @@ def _by_rows(
     mask: Tensor | None,
     **edges: tuple[Edge | None, Edge | None],
 ) -> Tensor:
-    """The rows without halo sources, computed while the halo rows are in transit; then the other rows.
+    """Compute the rows without halo sources while the halo rows are in transit, and then the other rows.
 
     Args:
         graph: This process's part.
-        run: Attention in one process: of a graph, ``sources``, ``targets``, and by name what edges have.
-        sources: For each operand of sources, [m, ...]. One message a node has its rows of all of them.
+        run: Attention in one process, called with a graph, ``sources``, ``targets`` and the edges' operands
+            by name.
+        sources: [m, ...] for each operand of sources. One message per node has its rows of all operands.
         targets: [n, ...].
         mask: [e, H], or None.
-        **edges: By name, what the edges of either graph have.
+        **edges: By name, the edges' operand for each of the two graphs.
     """
     split, inner = graph.splits.by_row(graph.loops), graph.part.inner_rows
     edges["edge_mask"] = split_by_row(split, mask)
@@ -228,7 +228,7 @@ def _by_rows(
 
 
 def _heads(name: str, tensor: Tensor, heads: int | None = None) -> int:
-    """The number of heads; raises unless the other operands have it too."""
+    """Return the number of heads; raise an error if another operand has a different number."""
     if tensor.dim() != 3 or heads not in (None, tensor.size(1)):
         raise ArgumentError(
             f"{name}: expected [n, H, D] with the same H in all operands, got {list(tensor.shape)}."
@@ -239,7 +239,7 @@ def _heads(name: str, tensor: Tensor, heads: int | None = None) -> int:
 def _edges_by_row(
     graph: DistributedGraph, edge: Edge | None, like: Tensor
 ) -> tuple[Edge | None, Edge | None]:
-    """The features of the edges of either graph, which :meth:`Splits.by_row` made, checked."""
+    """Check the features of edges and split them between the two graphs that :meth:`Splits.by_row` made."""
     if edge is None:
         return None, None
     features, weight = check_edge(edge, graph.num_edges, like.size(1), like.size(2), like)
@@ -275,5 +275,5 @@ def _mask(
         return None
     if seed is None:
         seed = int(torch.randint(2**63 - 1, (), device="cpu"))
-    # By the whole graph's edge numbers, so that the processes together draw the mask of a single process.
+    # Use the whole graph's edge numbers, so that the processes together draw the mask of a single process.
     return dropout_mask(graph.owned_edges, heads, dropout, seed, dtype)
