@@ -15,21 +15,21 @@ from onehop.reference.edge_softmax import edge_softmax
 Edge = Tensor | tuple[Tensor, Tensor]
 Rule = Literal["gat", "gatv2", "dot"]
 RULES: dict[str, Rule] = {"gat": "gat", "gatv2": "gatv2", "attention": "dot"}
-"""The rule of each operator of attention."""
+"""The rule of each attention operator."""
 OPERATORS: dict[str, str] = {rule: operator for operator, rule in RULES.items()}
-"""The operator of each rule: plans that are tuned have its name."""
+"""The operator of each rule; tuned plans have the operator's name."""
 
 
 class Attention(NamedTuple):
-    """Weighted sums of sources' values, with weights that are softmaxed scores.
+    """Weighted sums of sources' values; the weights are the softmax of scores.
 
-    Scores, with j an edge's source and i its destination:
+    The scores are, for an edge with source j and destination i:
 
     - "gat": leaky_relu(key[j] + query[i] + edge)
     - "gatv2": att . leaky_relu(value[j] + query[i] + edge)
     - "dot": factor * query[i] . (key[j] + edge); the edge's features are added to value[j] too
 
-    Features have one dtype; what is marked "acc" has its accumulator's.
+    All features have one dtype; tensors marked "acc" have its accumulator's dtype.
 
     Attributes:
         value: [num_src, H, V].
@@ -37,22 +37,22 @@ class Attention(NamedTuple):
         query: gat: acc [num_dst, H]; else [num_dst, H, D].
         att: gatv2: acc [H, D], else None.
         edge: gat: acc [E, H]; else [E, H, D], or [E, K] with ``edge_weight``; None means 0.
-        edge_weight: acc [H * D, K], which projects ``edge``, or None.
+        edge_weight: acc [H * D, K], which projects ``edge``; or None.
         mask: acc [E, H], multiplies the softmaxed weights; None means 1.
-        seeds: int64 [1], the seed of the dropout, in [0, 2^63): a tensor, since a number would be frozen into
-            a compiled program. None where there is no dropout.
+        seeds: int64 [1], the seed of the dropout, in [0, 2^63). It is a tensor, because a compiled program
+            would treat a number as a constant. None means no dropout.
         graph: Number of the graph.
         rows: num_dst.
         edges: E.
-        rule: How scores are made.
+        rule: The rule that computes the scores.
         factor: The leaky relu's slope, or the scale of dot products.
         dropout: Probability of dropping a weight.
-        with_weights: Return the weights too.
-        backend: Name of the backend; empty means the best that can.
+        with_weights: Whether to return the weights too.
+        backend: Name of the backend; empty means the best backend that can run the call.
 
     Returns:
-        [num_dst, H, V]; acc [num_dst, 2, H], for each row the largest score, and one divided by the sum of
-        the exponentials of scores less that; and acc [E, H], the weights, an empty tensor without
+        [num_dst, H, V]; acc [num_dst, 2, H], which has for each row the largest score, and one divided by the
+        sum of exp(score - largest score); and acc [E, H], the weights, which is empty without
         ``with_weights``.
     """
 
@@ -75,22 +75,22 @@ class Attention(NamedTuple):
 
     @property
     def heads(self) -> int:
-        """H."""
+        """H, the number of heads."""
         return self.value.size(1)
 
     @property
     def seed(self) -> int:
-        """The seed of the dropout; 0 where there is none."""
+        """The seed of the dropout; 0 if there is no dropout."""
         return 0 if self.seeds is None else int(self.seeds)
 
     @property
     def masks_returned_weights(self) -> bool:
-        """Return whether returned weights are those after dropout and mask, as in PyG's layers."""
+        """Return whether dropout and mask are applied to the returned weights, as in PyG's layers."""
         return self.rule != "dot"
 
 
 class AttentionGradients(NamedTuple):
-    """Gradients to the operands of :class:`Attention`, each of its shape and dtype; None where not wanted."""
+    """Gradients with respect to the operands of :class:`Attention`; None if not requested."""
 
     value: Tensor | None = None
     key: Tensor | None = None
@@ -105,15 +105,15 @@ class AttentionGrad(NamedTuple):
 
     Attributes:
         call: The call.
-        out: Its first result.
-        softmax: Its second result.
-        weights: Its third result; None without ``grad_weights``.
-        grad: [num_dst, H, V], to its first result.
-        grad_weights: [E, H], to its third result, or None.
-        wanted: For each field of :class:`AttentionGradients`, whether it is wanted.
+        out: The first result of the call.
+        softmax: The second result of the call.
+        weights: The third result of the call; None without ``grad_weights``.
+        grad: [num_dst, H, V], the gradient with respect to the first result.
+        grad_weights: [E, H], the gradient with respect to the third result, or None.
+        wanted: For each field of :class:`AttentionGradients`, whether it is requested.
 
     Returns:
-        A tensor for each field of :class:`AttentionGradients`; an empty one where not wanted.
+        A tensor for each field of :class:`AttentionGradients`; an empty tensor if not requested.
     """
 
     call: Attention
@@ -131,20 +131,20 @@ class AttentionGrad(NamedTuple):
 
     @property
     def backend(self) -> str:
-        """Name of the backend; empty means the best that can."""
+        """Name of the backend; empty means the best backend that can run the call."""
         return self.call.backend
 
 
 def attention_grad(
     call: Attention, results: tuple[Tensor, ...], grad: Tensor, grad_weights: Tensor | None = None
 ) -> AttentionGrad:
-    """Makes the call of all gradients of a call.
+    """Create the call that computes all gradients of a call.
 
     Args:
         call: The call.
-        results: Its results.
-        grad: The gradient to the first one.
-        grad_weights: The gradient to the weights, or None.
+        results: The results of the call.
+        grad: The gradient with respect to the first result.
+        grad_weights: The gradient with respect to the weights, or None.
     """
     out, softmax, weights = results
     return AttentionGrad(
@@ -159,14 +159,14 @@ def attention_grad(
 
 
 def run_attention(graph: Graph, call: Attention) -> tuple[Tensor, Tensor, Tensor]:
-    """Runs a call by the formula, with zeros for the softmax, which the gradient does without."""
+    """Run a call by its formula, with zeros as softmax, which this gradient does not need."""
     out, weights = attention_formula(graph, call)
     softmax = weights.new_zeros(graph.num_dst, 2, call.heads)
     return out.to(call.value.dtype), softmax, weights if call.with_weights else weights.new_empty(0)
 
 
 def run_attention_grad(graph: Graph, grad: AttentionGrad) -> tuple[Tensor, ...]:
-    """Runs a call by torch's own derivative of the formula, without the results of the forward pass."""
+    """Compute gradients by torch's own derivative of the formula, without results of the forward pass."""
     names = [name for name, want in zip(AttentionGradients._fields, grad.wanted, strict=True) if want]
     call = _wide_operands(grad.call)
     leaves = {name: getattr(call, name).detach().requires_grad_() for name in names}
@@ -181,7 +181,7 @@ def run_attention_grad(graph: Graph, grad: AttentionGrad) -> tuple[Tensor, ...]:
 
 
 def attention_formula(graph: Graph, call: Attention) -> tuple[Tensor, Tensor]:
-    """Computes output and weights in the accumulator's dtype, differentiable by torch itself."""
+    """Compute output and weights in the accumulator's dtype; torch can differentiate them."""
     call = _wide_operands(call)
     edge_index, value, query = edges_of(graph, call.value), call.value, call.query
     settings: dict[str, Any] = {"edge_mask": call.mask, "seed": call.seed}
@@ -221,10 +221,10 @@ def gat(
     edge_mask: Tensor | None = None,
     seed: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """GAT: the scores are sums of per-node (and per-edge) scores, through a leaky relu.
+    """Compute GAT: the scores are sums of per-node (and per-edge) scores, followed by a leaky relu.
 
     Args:
-        edge_index: [2, E], sources above destinations.
+        edge_index: [2, E], with sources in row 0 and destinations in row 1.
         x: [num_src, H, D].
         score_src: [num_src, H].
         score_dst: [num_dst, H].
@@ -258,16 +258,16 @@ def gatv2(
     edge_mask: Tensor | None = None,
     seed: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """GATv2: the scores are ``att . leaky_relu(x_src[j] + x_dst[i] + edge)``.
+    """Compute GATv2: the scores are ``att . leaky_relu(x_src[j] + x_dst[i] + edge)``.
 
     Args:
-        edge_index: [2, E], sources above destinations.
+        edge_index: [2, E], with sources in row 0 and destinations in row 1.
         x_src: [num_src, H, D].
         x_dst: [num_dst, H, D].
         att: [H, D].
         negative_slope: Slope of the leaky relu.
         dropout: Probability of dropping a weight.
-        edge: [E, H, D], or the pair [E, K] and [H * D, K] whose product it is; None means 0.
+        edge: [E, H, D], or a pair of tensors [E, K] and [H * D, K] with this product; None means 0.
         edge_mask: [E, H], multiplies the weights; None means 1.
         seed: Seed of the dropout.
 
@@ -296,16 +296,16 @@ def attention(
     edge_mask: Tensor | None = None,
     seed: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Dot-product attention: the scores are ``scale * query[i] . (key[j] + edge)``; values get ``edge`` too.
+    """Compute attention with scores ``scale * query[i] . (key[j] + edge)``; values get ``edge`` too.
 
     Args:
-        edge_index: [2, E], sources above destinations.
+        edge_index: [2, E], with sources in row 0 and destinations in row 1.
         query: [num_dst, H, D].
         key: [num_src, H, D].
-        value: [num_src, H, V]; V = D where there are edge features.
-        scale: None means 1 / sqrt(D).
+        value: [num_src, H, V]; V = D if there are edge features.
+        scale: Factor of the scores; None means 1 / sqrt(D).
         dropout: Probability of dropping a weight.
-        edge: [E, H, D], or the pair [E, K] and [H * D, K] whose product it is; None means 0.
+        edge: [E, H, D], or a pair of tensors [E, K] and [H * D, K] with this product; None means 0.
         edge_mask: [E, H], multiplies the weights; None means 1.
         seed: Seed of the dropout.
 
