@@ -24,7 +24,7 @@ class Rows(NamedTuple):
     """A symmetric graph in compressed sparse rows.
 
     rowptr: [N + 1], int64: the positions at which each node's neighbours begin.
-          rowptr: [N + 1], int64: the position of each node's first neighbour.
+        rowptr: [N + 1], int64: the position of each node's first neighbour.
         col: [E], int32: the neighbours, ascending in every row.
         community: [N], int32: the community of every node.
     """

@@ -69,8 +69,8 @@ class AttentionSize:
         width: V, columns of a head's value.
         key_width: D, columns of a head's key; for gat 1.
         dtype: Dtype of the features.
-          edge_scores: Whether edges have their own scores: one number per edge and head (gat).
-          edge_vectors: Whether edges have their own features: D columns per edge and head (gatv2, dot).
+        edge_scores: Whether edges have their own scores: one number per edge and head (gat).
+        edge_vectors: Whether edges have their own features: D columns per edge and head (gatv2, dot).
         masked: Whether softmaxed weights are multiplied by one number per edge and head.
     """
 

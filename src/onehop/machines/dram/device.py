@@ -223,7 +223,7 @@ class Energy:
         write_nj: Energy of a burst written.
         refresh_nj: Energy of an all-bank REF.
         standby_mw: Power of the rank with a row open in every bank.
-          source: The source of the figures.
+        source: The source of the figures.
         closed_mw: Power of the rank with all rows closed; each bank with an open row adds an equal share of
             the difference to ``standby_mw``. 0 means ``standby_mw``.
 

@@ -32,7 +32,7 @@ class Slice:
         shift: Position of the lowest of these bits in the burst's number.
         bits: Number of bits.
         place: Position of the lowest of these bits in the field.
-          place: Their place in the field.
+        place: Their place in the field.
     """
 
     field: int

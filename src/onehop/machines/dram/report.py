@@ -58,7 +58,7 @@ class DramReport:
             at the command level.
         energy_nj: Total energy of the ranks.
         energy: Energy in nJ by command, and of ``standby``.
-          energy_source: The source of the energies.
+        energy_source: The source of the energies.
     """
 
     level: str
