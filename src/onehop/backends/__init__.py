@@ -1,4 +1,4 @@
-"""Backends, which run operators: each describes itself, refuses with a sentence, prepares and runs calls."""
+"""Backends, which run operators: each describes itself, may refuse tensors, and prepares and runs calls."""
 
 from onehop.backends.base import Backend
 from onehop.backends.registry import (

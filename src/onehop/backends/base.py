@@ -9,32 +9,32 @@ from onehop.graph import Graph
 
 
 class Backend(Protocol):
-    """A way to run operators.
+    """The interface of a backend that runs operators.
 
     Attributes:
-        name: What ``backend=`` calls it.
-        operators: The kinds of calls that it runs (:mod:`onehop.calls` says what each means).
+        name: The backend's name for the argument ``backend=``.
+        operators: The types of calls that it runs (:mod:`onehop.calls` documents each type).
     """
 
     name: str
 
     @property
     def operators(self) -> Set[type]:
-        """The kinds of calls that it runs."""
+        """The types of calls that the backend runs."""
         ...
 
     def describe(self) -> str:
-        """One line on what it is and what it will use on this machine."""
+        """Return one line that describes the backend and what it will use on this machine."""
         ...
 
     def refuse(self, device: torch.device, dtype: torch.dtype) -> str | None:
-        """The reason why it cannot run on such tensors; None means it can."""
+        """Return why the backend cannot run on tensors of this device and dtype; None means that it can."""
         ...
 
     def plan_of_sum(self, graph: Graph, transposed: bool, width: int, dtype: torch.dtype) -> Any:
-        """The plan of a sum, at a cost that does not grow with the graph."""
+        """Return the plan of a sum, at a cost that does not grow with the graph."""
         ...
 
     def run(self, graph: Graph, call: Any) -> Any:
-        """The results of a call of one of ``operators``, on the graph that it names."""
+        """Return the results of a call of one of ``operators``, on the graph that the call names."""
         ...

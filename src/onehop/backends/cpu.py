@@ -16,7 +16,7 @@ _threads = torch.get_num_threads
 
 
 class _KeptCall(NamedTuple):
-    """A prepared call, and what must still be so for it to be run."""
+    """A prepared call, and the conditions under which it may be run again."""
 
     prepared: Prepared
     threads: int
@@ -25,10 +25,10 @@ class _KeptCall(NamedTuple):
 
 
 class CpuBackend:
-    """Register-blocked loops over compressed sparse rows, for the best instruction set there is.
+    """Register-blocked loops over compressed sparse rows, for the best available instruction set.
 
     Args:
-        plan: Used for every call; None means the tuned plan where there is one, else the default.
+        plan: The plan for every call; None means the tuned plan if there is one, else the default plan.
     """
 
     name = "cpu"
@@ -36,11 +36,12 @@ class CpuBackend:
 
     def __init__(self, plan: CpuPlan | None = None) -> None:
         self._plan = plan
-        # Of a given plan; what the default and tuned plans make is kept with the graph.
+        # Calls prepared with a given plan; calls prepared with default and tuned plans are kept with the
+        # graph.
         self._own: weakref.WeakKeyDictionary[Graph, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
     def describe(self) -> str:
-        """Instruction set and threads."""
+        """Return the instruction set and the threads."""
         available = ", ".join(native.extension.available_isas())
         pool = (
             "torch's OpenMP threads"
@@ -52,7 +53,7 @@ class CpuBackend:
         )
 
     def refuse(self, device: torch.device, dtype: torch.dtype) -> str | None:
-        """It runs on CPU tensors of the four float types."""
+        """Return why the tensors are refused; the backend runs on CPU tensors of the four float types."""
         if device.type != "cpu":
             return f"runs on CPU tensors, not on {device.type}"
         if dtype not in native.DTYPE_CODES:
@@ -60,19 +61,19 @@ class CpuBackend:
         return None
 
     def plan_of_sum(self, graph: Graph, transposed: bool, width: int, dtype: torch.dtype) -> CpuPlan:
-        """The plan of a sum or mean."""
+        """Return the plan of a sum or mean."""
         return self.plan_for(graph, "sum", transposed, width, dtype)
 
     def plan_for(
         self, graph: Graph, operation: str, transposed: bool, width: int, dtype: torch.dtype
     ) -> CpuPlan:
-        """The plan of an operation (one of :data:`onehop.plans.cases.OPERATIONS`)."""
+        """Return the plan of an operation (one of :data:`onehop.plans.cases.OPERATIONS`)."""
         return self._plan_and_stays(graph, operation, transposed, width, dtype)[0]
 
     def _plan_and_stays(
         self, graph: Graph, operation: str, transposed: bool, width: int, dtype: torch.dtype
     ) -> tuple[CpuPlan, bool]:
-        """The plan, and whether it is that of the next call too: orders of rows are made in due course."""
+        """Return the plan, and whether the next call gets the same plan (not while an order is missing)."""
         if self._plan is not None:
             return self._plan, True
         found = tuned.find(graph, operation, transposed, width, dtype)
@@ -82,7 +83,7 @@ class CpuBackend:
         return default_plan(sources, rows, graph.num_edges, width, dtype.itemsize), True
 
     def run(self, graph: Graph, call: Any) -> Any:
-        """Runs a call of :mod:`onehop.calls`, prepared before or now."""
+        """Run a call of :mod:`onehop.calls`, which is prepared now unless it was prepared before."""
         kind = KERNELS[type(call)]
         key = kind.key(call)
         kept: _KeptCall | None = self._calls_of(graph).get(key) if self._plan else graph.prepared.get(key)
@@ -102,8 +103,8 @@ class CpuBackend:
         return self._own.setdefault(graph, {}) if found is None else found
 
     def _prepare(self, graph: Graph, kind: type[Prepared], key: Any, call: Any) -> Prepared:
-        """Chooses a plan, binds the call to the graph, and keeps it while nothing it is made of changes."""
-        # Counted before the plan is looked up: what changes meanwhile is noticed at the next call.
+        """Choose a plan, bind the call to the graph, and keep it until something it depends on changes."""
+        # Read before the plan is looked up, so that the next call notices changes made in the meantime.
         threads, bounds, count = _threads(), thresholds.now, changes.count
         case = kind.case(call)
         plan, stays = self._plan_and_stays(graph, case.operation, case.transposed, case.width, case.dtype)

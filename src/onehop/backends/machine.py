@@ -1,4 +1,4 @@
-"""A simulated machine as a backend: sums and means both ways, max, min and attention forward."""
+"""A simulated machine as a backend: sums and means in both directions; max, min and attention forward."""
 
 import weakref
 from collections.abc import Callable
@@ -29,17 +29,17 @@ _HOST = CpuBackend()
 
 
 class MachineBackend:
-    """Aggregates on a machine: the reversed graph, which a gradient needs, is a graph like any other.
+    """Aggregates on a machine; a gradient of a sum runs on the reversed graph, which is a normal graph.
 
-    Gradients to edge weights, and those of max, min and attention, are not what such machines have: the host
-    takes them. So it does the counts of ties and the attention weights that they need. The
-    features may be on any device; the machine gets and returns them through the host's memory.
+    The host computes what these machines do not have: gradients of edge weights and of max, min and
+    attention, and the counts of ties and the attention weights that these gradients need. The features may be
+    on any device; they are passed to and from the machine through the host's memory.
 
     Args:
-        name: What ``backend=`` calls it.
-        make: Makes the machine when it is first needed.
-        ledger: Where runs are written down; None means nowhere.
-        layer: The label of the layer on whose behalf it runs, for the ledger.
+        name: The backend's name for the argument ``backend=``.
+        make: Creates the machine when it is first needed.
+        ledger: Where runs are recorded; None means nowhere.
+        layer: The label of the layer for which the backend runs, for the ledger.
     """
 
     def __init__(
@@ -54,39 +54,39 @@ class MachineBackend:
 
     @property
     def machine(self) -> Machine:
-        """The machine."""
+        """The machine, which is created on first use."""
         if not self._made:
             self._made.append(self._make())
         return self._made[0]
 
     @property
     def operators(self) -> frozenset[type]:
-        """The kinds of calls that it runs: all machines have sums, some have more."""
+        """The types of calls that the backend runs: all machines have sums, some have more."""
         found = frozenset({Aggregate, Sddmm})
         if isinstance(self.machine, OperatorMachine):
             found |= {Attention, AttentionGrad, Extremum, ExtremumGrad}
         return found
 
     def on_behalf_of(self, layer: str) -> "MachineBackend":
-        """The same backend, which writes its runs down under the label of a layer."""
+        """Return this backend for a layer, under whose label runs are recorded."""
         copy = MachineBackend(self.name, self._make, self.ledger, layer)
         copy._made, copy._reversed = self._made, self._reversed
         return copy
 
     def describe(self) -> str:
-        """The machine's description."""
+        """Return the machine's description."""
         return f"{self.machine.describe()}; only by name"
 
     def refuse(self, device: torch.device, dtype: torch.dtype) -> str | None:
-        """Any device will do; the machine decides about the dtype."""
+        """Return why the machine refuses the dtype, or None; tensors on any device are accepted."""
         return self.machine.refuse(dtype)
 
     def plan_of_sum(self, graph: Graph, transposed: bool, width: int, dtype: torch.dtype) -> Any:
-        """The machine plans when it runs; what it is."""
+        """Return the machine's name, because the machine chooses its plan when it runs."""
         return self.machine.name
 
     def run(self, graph: Graph, call: Any) -> Any:
-        """A sum, mean, max, min or attention on the machine; gradients but those of sums on the host."""
+        """Run a sum, mean, max, min or attention on the machine; gradients except a sum's run on the host."""
         if isinstance(call, Aggregate):
             return self._aggregate(graph, call)
         host = _on_host(call)
@@ -107,7 +107,7 @@ class MachineBackend:
             raise _refused(self.name, call, reason)
         out, report = machine.extremum(graph, call)
         self._record(report)
-        # The comparisons are exact, so that the host's ties are those of the machine's result.
+        # The comparisons are exact, so the host's ties are also the ties of the machine's result.
         ties = _HOST.run(graph, call)[1] if call.with_ties else out.new_empty(0)
         return out.to(accumulator(out.dtype)) if call.widen else out, ties
 
@@ -156,7 +156,7 @@ class MachineBackend:
         return joined.to(call.x.device, acc if call.widen else x.dtype)
 
     def _turned(self, graph: Graph) -> Graph:
-        # Kept, because a machine keeps what it planned with the graph object.
+        # Cached, because a machine keeps its plans with the graph object.
         found = self._reversed.get(graph)
         if found is None:
             found = self._reversed[graph] = graph.transpose()
@@ -170,7 +170,7 @@ def _refused(name: str, call: Any, reason: str) -> BackendError:
 
 
 def _on_host(call: Any) -> Any:
-    """A call with every tensor in the host's memory; of a gradient's call, those of the call in it too."""
+    """Return a call with all its tensors, including those of a nested call, in the host's memory."""
     moved = {}
     for name, each in call._asdict().items():
         if isinstance(each, Tensor):
@@ -181,6 +181,6 @@ def _on_host(call: Any) -> Any:
 
 
 def _device_of(call: Any) -> torch.device:
-    """The device of the first tensor of a call."""
+    """Return the device of the first tensor of a call."""
     first = call[0]
     return first.device if isinstance(first, Tensor) else _device_of(first)

@@ -1,4 +1,4 @@
-"""The specification as a backend: plain torch on any device, slow and obviously right."""
+"""The specification as a backend: plain torch on any device, slow and simple."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,28 +33,28 @@ _FORMULAS: dict[type, Callable[[Graph, Any], Any]] = {
 
 
 class ReferenceBackend:
-    """Gathers every edge's row and scatters it, as the formulas say. Chosen only by name."""
+    """Gathers every edge's row and scatters it, as the formulas state; it is used only by name."""
 
     name = "reference"
 
     @property
     def operators(self) -> frozenset[type]:
-        """All but those that only one of the frameworks knows."""
+        """The types of calls that it runs: all except those that only one framework has."""
         return frozenset(_FORMULAS)
 
     def describe(self) -> str:
-        """Its description."""
+        """Return one line that describes the backend."""
         return "plain torch, one row an edge; only by name"
 
     def refuse(self, device: torch.device, dtype: torch.dtype) -> str | None:
-        """It runs everywhere."""
+        """Return None, because the backend runs on all tensors."""
         return None
 
     def plan_of_sum(self, graph: Graph, transposed: bool, width: int, dtype: torch.dtype) -> None:
-        """It has no choices."""
+        """Return None, because the backend has no plans."""
         return
 
     def run(self, graph: Graph, call: Any) -> Any:
-        """The results, by the formula."""
+        """Return the results, computed by the formula."""
         with independent():
             return _FORMULAS[type(call)](graph, call)

@@ -1,4 +1,4 @@
-"""The backends that exist, and the one function that picks."""
+"""The registry of backends, and the function that selects one of them."""
 
 import itertools
 import weakref
@@ -32,28 +32,28 @@ _BACKENDS: dict[str, Backend] = {
     backend.name: backend
     for backend in (_CPU, TritonBackend(), ReferenceBackend(), MachineBackend("pim", _near_bank))
 }
-# Used by name alone.
+# Used only if they are named.
 _BY_NAME = ("reference", "pim")
-# Machines of patches, as long as a session, a handle or a recorded operator holds them: a backward pass may
-# come after the patch was taken back.
+# Machines of patches, kept while a session, a handle or a recorded operator holds them, because a backward
+# pass may come after the patch was removed.
 _PATCHED: weakref.WeakValueDictionary[str, MachineBackend] = weakref.WeakValueDictionary()
 _numbers = itertools.count(1)
 
 
 def backends() -> dict[str, Backend]:
-    """Every backend by its name, in the order in which they are tried."""
+    """Return every backend by its name, in the order in which they are tried."""
     return dict(_BACKENDS)
 
 
 def register_machine(machine: Machine, ledger: Ledger) -> MachineBackend:
-    """Makes a backend of a machine, which its name finds as long as somebody holds it.
+    """Create a backend for a machine; it can be found by its name while something holds a reference to it.
 
     Args:
-        machine: Where aggregation is to run.
-        ledger: Where its runs are written down.
+        machine: The machine on which aggregation will run.
+        ledger: The ledger that records its runs.
 
     Returns:
-        The backend. With "/LABEL" behind its name, runs are written down under that label.
+        The backend. If "/LABEL" is appended to its name, runs are recorded under this label.
     """
     name = f"machine-{next(_numbers)}"
     made = _PATCHED[name] = MachineBackend(name, lambda: machine, ledger)
@@ -61,48 +61,48 @@ def register_machine(machine: Machine, ledger: Ledger) -> MachineBackend:
 
 
 def runner_of(name: str) -> MachineBackend | None:
-    """The backend of a patch's machine, for whoever needs it later; None for any other.
+    """Return the backend of a patch's machine, so that a caller can hold it; None for any other name.
 
     Args:
-        name: The backend, with "/LABEL" behind it or without.
+        name: The backend's name, with or without "/LABEL".
     """
     return _PATCHED.get(name.partition("/")[0])
 
 
 def is_machine(name: str) -> bool:
-    """Return whether a backend of that name came from :func:`register_machine`."""
+    """Return whether a backend of this name came from :func:`register_machine`."""
     return name in _PATCHED
 
 
 def machine_of(name: str) -> Machine:
-    """The machine behind a backend.
+    """Return the machine of a backend.
 
     Args:
-        name: That of a backend of :func:`register_machine`.
+        name: The name of a backend of :func:`register_machine`.
     """
     return _PATCHED[name].machine
 
 
 def ledger_of(name: str) -> Ledger | None:
-    """The ledger of a machine's backend; None for a machine that writes nothing down.
+    """Return the ledger of a machine's backend; None if the machine's runs are not recorded.
 
     Args:
-        name: That of a backend of :func:`register_machine`.
+        name: The name of a backend of :func:`register_machine`.
     """
     return _PATCHED[name].ledger
 
 
 def refusal(name: str, device: torch.device, dtype: torch.dtype) -> str | None:
-    """The reason why a backend cannot run on such tensors; None if it can.
+    """Return why a backend cannot run on tensors of this device and dtype; None if it can.
 
     Args:
-        name: The backend; empty means any that is picked without being named, and one with "/LABEL" behind
-            it is the machine before that.
-        device: Where the tensors are.
-        dtype: Of the features.
+        name: The backend's name. Empty means any backend that can be selected without a name; a name with
+            "/LABEL" means the machine before it.
+        device: Device of the tensors.
+        dtype: Dtype of the features.
 
     Raises:
-        ArgumentError: No backend has that name.
+        ArgumentError: No backend has this name.
     """
     if not name:
         return _refusal_of_all(device, dtype)
@@ -110,16 +110,16 @@ def refusal(name: str, device: torch.device, dtype: torch.dtype) -> str | None:
 
 
 def backend_for(device: torch.device, dtype: torch.dtype, name: str = "") -> Backend:
-    """The backend that runs on such tensors.
+    """Return the backend that runs on tensors of this device and dtype.
 
     Args:
-        device: Where the tensors are.
-        dtype: Of the features.
-        name: The wanted backend; empty means the first that can.
+        device: Device of the tensors.
+        dtype: Dtype of the features.
+        name: The requested backend; empty means the first that can run.
 
     Raises:
-        ArgumentError: No backend has that name.
-        BackendError: The named backend refuses, or all do; the message says why.
+        ArgumentError: No backend has this name.
+        BackendError: The named backend refuses, or all backends refuse; the message says why.
     """
     if not name:
         return _first_of(device, dtype)
@@ -129,16 +129,16 @@ def backend_for(device: torch.device, dtype: torch.dtype, name: str = "") -> Bac
 
 
 def run(graph: Graph, call: Any, like: Tensor) -> Any:
-    """Runs a call on the backend that it names, or on the best that can.
+    """Run a call on the backend that it names, or on the best backend that can run it.
 
     Args:
         graph: The graph that the call names.
-        call: One of :mod:`onehop.calls`.
-        like: The operand whose device and dtype decide.
+        call: A call of :mod:`onehop.calls`.
+        like: The operand whose device and dtype select the backend.
 
     Raises:
-        ArgumentError: No backend has that name.
-        BackendError: The named backend refuses, or does not have the operator, or all refuse.
+        ArgumentError: No backend has this name.
+        BackendError: The named backend refuses or does not have the operator, or all backends refuse.
     """
     name = call.backend
     backend = backend_for(like.device, like.dtype, name) if name else _first_of(like.device, like.dtype)
@@ -161,7 +161,7 @@ def _named(name: str) -> Backend:
 
 @lru_cache(maxsize=256)
 def _first_of(device: torch.device, dtype: torch.dtype) -> Backend:
-    """The first backend that can; remembered, because every call needs it."""
+    """Return the first backend that can run; the result is cached, because every call needs it."""
     return _willing(_unnamed(), device, dtype)
 
 

@@ -37,24 +37,24 @@ FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 class TritonBackend:
-    """Programs over work items of a graph, without atomics: the same bits in every run of one plan.
+    """Programs over work items of a graph, without atomics; results of a plan are bitwise reproducible.
 
     Args:
-        plan: Used for every call; None means the tuned plan where there is one, else the default.
+        plan: The plan for every call; None means the tuned plan if there is one, else the default plan.
     """
 
     name = "triton"
 
     @property
     def operators(self) -> frozenset[type]:
-        """All that :mod:`onehop.kernels.triton` has kernels for."""
+        """The types of calls for which :mod:`onehop.kernels.triton` has kernels."""
         return frozenset(_RUNS)
 
     def __init__(self, plan: TritonPlan | None = None) -> None:
         self._plan = plan
 
     def describe(self) -> str:
-        """Triton's version and the GPUs, or why there is nothing to run on."""
+        """Return Triton's version and the GPUs, or why the backend cannot run here."""
         reason = availability.missing()
         if reason is not None:
             return reason
@@ -64,14 +64,14 @@ class TritonBackend:
         return f"triton {availability.version()} on {', '.join(devices)}"
 
     def refuse(self, device: torch.device, dtype: torch.dtype) -> str | None:
-        """It runs on tensors of a GPU, of the four float types."""
+        """Return why the tensors are refused; the backend runs on GPU tensors of the four float types."""
         reason = availability.refuses(device)
         if reason is None and dtype not in FLOATS:
             return f"computes in float32, float64, bfloat16 and float16, not in {dtype}"
         return reason
 
     def plan_of_sum(self, graph: Graph, transposed: bool, width: int, dtype: torch.dtype) -> TritonPlan:
-        """The plan of a sum or mean on the current device."""
+        """Return the plan of a sum or mean on the current device."""
         return self.plan_for(graph, "sum", transposed, width, 1, dtype, availability.current())
 
     def plan_for(
@@ -84,7 +84,7 @@ class TritonBackend:
         dtype: torch.dtype,
         device: torch.device,
     ) -> TritonPlan:
-        """The plan of an operation (one of :data:`onehop.plans.cases.GPU_OPERATIONS`).
+        """Return the plan of an operation (one of :data:`onehop.plans.cases.GPU_OPERATIONS`).
 
         ``width`` counts the columns of all heads.
         """
@@ -99,7 +99,7 @@ class TritonBackend:
     def default_for(
         graph: Graph, operation: str, transposed: bool, width: int, heads: int, dtype: torch.dtype
     ) -> TritonPlan:
-        """The plan of an operation where nothing was tuned."""
+        """Return the plan of an operation for which nothing was tuned."""
         if operation.removesuffix("_grad") in SCORES:
             return default_attention_plan(heads, width // heads, dtype.itemsize, False)
         rows = graph.num_src if transposed else graph.num_dst
@@ -115,16 +115,16 @@ class TritonBackend:
         dtype: torch.dtype,
         device: torch.device,
     ) -> Found[TritonPlan] | None:
-        """The tuned plan of an operation; None if there is none, or one is given."""
+        """Return the tuned plan of an operation; None if there is none, or if the backend's plan is given."""
         if self._plan is not None:
             return None
         machine = availability.machine(device)
         return gpu_tuned.find(graph, operation, transposed, width, heads, dtype, machine)
 
     def run(self, graph: Graph, call: Any) -> Any:
-        """Runs a call with kernels that are imported when they are first needed.
+        """Run a call with kernels that are imported when they are first needed.
 
-        Results have the call's dtypes: autocast would change those of sums and of torch's sparse products.
+        Autocast is disabled, because it would change the dtypes of sums and of torch's sparse products.
         """
         if torch._C._is_any_autocast_enabled():
             with torch._C._DisableAutocast():
@@ -150,7 +150,7 @@ class TritonBackend:
         return out, out.new_empty(0) if ties is None else ties
 
     def _extremum_grad(self, graph: Graph, grad: ExtremumGrad) -> tuple[Tensor, Tensor]:
-        """Finds edges by their positions in rows, of which two bytes an edge are kept."""
+        """Find edges by their positions in rows; two bytes per edge are kept for this."""
         from onehop.kernels.triton import extremum_grad as kernels
         from onehop.kernels.triton.positions import edge_marks
 
@@ -172,7 +172,7 @@ class TritonBackend:
         return arg_extremum(*self._planned("extremum", graph, False, call.x), call)
 
     def _arg_extremum_grad(self, graph: Graph, grad: ArgExtremumGrad) -> tuple[Tensor, Tensor]:
-        """Finds the winners' edges by their places, of which four bytes an edge are kept."""
+        """Find the winners' edges by their positions; four bytes per edge are kept for this."""
         from onehop.kernels.triton import arg_extremum_grad as kernels
         from onehop.kernels.triton.positions import edge_places
 
@@ -204,7 +204,7 @@ class TritonBackend:
         return sddmm(*self._planned("sddmm", graph, False, call.src), call, scale)
 
     def _fusedmm(self, graph: Graph, call: Fusedmm) -> Tensor:
-        """Edges are weighed in one pass and added up in another."""
+        """Weigh the edges in one pass, and add them up in another."""
         from onehop.kernels.triton.sddmm import sddmm
 
         dst, src = call.dst, call.src
@@ -228,23 +228,23 @@ class TritonBackend:
         return attend(_work(graph, False, call.value, plan), plan, call)
 
     def _attention_grad(self, graph: Graph, grad: AttentionGrad) -> tuple[Tensor, ...]:
-        """Two sweeps that compute scores and weights once more; nothing is kept for each edge."""
+        """Run two sweeps that compute scores and weights again, so that nothing is kept per edge."""
         from onehop.kernels.triton.attention import attend_grad
 
         value = grad.call.value
         plan = self._attention_plan(graph, grad.call, "_grad")
         work, transposed = (_work(graph, turned, value, plan) for turned in (False, True))
         found = attend_grad(work, transposed, plan, grad)
-        # An empty tensor where a gradient is not wanted.
+        # An empty tensor means that the gradient is not requested.
         return tuple(value.new_empty(0) if each is None else each for each in found)
 
     def _plan_of(self, operation: str, graph: Graph, transposed: bool, x: Tensor) -> TritonPlan:
-        """The plan for rows [N, F] or [N, H, D]."""
+        """Return the plan for rows [N, F] or [N, H, D]."""
         heads = x.size(1) if x.dim() == 3 else 1
         return self.plan_for(graph, operation, transposed, x.shape[1:].numel(), heads, x.dtype, x.device)
 
     def _planned(self, operation: str, graph: Graph, transposed: bool, x: Tensor) -> tuple[Work, TritonPlan]:
-        """The same plan, and the graph's items by it."""
+        """Return the graph's work items under the plan for rows [N, F] or [N, H, D], and the plan."""
         plan = self._plan_of(operation, graph, transposed, x)
         return _work(graph, transposed, x, plan), plan
 
@@ -254,7 +254,7 @@ class TritonBackend:
         if call.rule != "gat":
             width = max(width, call.query.size(2))
         if self._plan is None and call.edge is not None:
-            # Edge features take registers too: what was tuned without them does not suit.
+            # Edge features take registers too, so plans tuned without them do not suit.
             return default_attention_plan(heads, width, value.dtype.itemsize, True)
         operation = OPERATORS[call.rule] + direction
         return self.plan_for(graph, operation, False, heads * width, heads, value.dtype, value.device)
@@ -276,7 +276,7 @@ _RUNS: dict[type, Callable[[TritonBackend, Graph, Any], Any]] = {
 
 
 def _with_inverse_in_degrees(graph: Graph, call: Aggregate) -> Aggregate:
-    """The mean as a sum: its division joins the scale of the destinations of the graph itself."""
+    """Express the mean as a sum whose division is part of the destinations' scale."""
     inverse = _inverse_in_degrees(graph, call.x)
     if call.transposed:
         return call._replace(src_scale=inverse if call.src_scale is None else inverse * call.src_scale)
@@ -288,7 +288,7 @@ def _work(graph: Graph, transposed: bool, x: Tensor, plan: TritonPlan) -> Work:
 
 
 def _inverse_in_degrees(graph: Graph, x: Tensor) -> Tensor:
-    """[num_dst], of the accumulator's dtype, on the device of x; kept with the graph."""
+    """Return [num_dst], in the accumulator's dtype, on the device of x; it is cached with the graph."""
     dtype = accumulator(x.dtype)
     key = ("inverse in-degrees", x.device, dtype)
     found: KeptTensor | None = graph.derived.get(key)

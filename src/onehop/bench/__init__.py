@@ -1,1 +1,1 @@
-"""Measuring: peers side by side in one process, correctness first, the memory limit next to every figure."""
+"""Benchmarks: peers in the same process, correctness checks first, and the memory limit for every figure."""

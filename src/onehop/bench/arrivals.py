@@ -1,6 +1,6 @@
-"""Requests to a service: when they arrive, when a worker begins each, and what of that is reported.
+"""Requests to a service: when they arrive, when a worker begins each request, and what is reported.
 
-No clock is read here: a worker hands its own in.
+This module does not read a clock: a worker passes its own clock.
 """
 
 import math
@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from onehop.bench.timing import quantile
 
-# A percentile of fewer requests says little.
+# Minimum number of requests; a percentile of fewer requests has little meaning.
 _LEAST = 30
-# A turn of few requests a second, or of more than the workers can answer, has no more than fill so long.
+# Maximum seconds of a turn with few requests per second, or with more requests than the workers can answer.
 _LONGEST_S = 5.0
 
 
@@ -20,9 +20,9 @@ class Answer(NamedTuple):
     """One request that was answered.
 
     Attributes:
-        number: Its place in the order of arrival.
-        begin_s: When a worker began it.
-        end_s: When the worker had its answer.
+        number: The request's position in the order of arrival.
+        begin_s: Time at which a worker began it.
+        end_s: Time at which the worker had its answer.
     """
 
     number: int
@@ -38,7 +38,7 @@ class Latencies(NamedTuple):
 
 
 def poisson(rate: float, count: int, seed: int) -> list[float]:
-    """Return when requests arrive, in seconds, independently of each other: ``rate`` a second on average."""
+    """Return the arrival times of independent requests, in seconds: ``rate`` per second on average."""
     generator = random.Random(seed)
     arrivals, now = [], 0.0
     for _ in range(count):
@@ -51,8 +51,8 @@ def requests_of_turn(rate: float, answered: float, seconds: float) -> int:
     """Return how many requests arrive in a turn.
 
     Args:
-        rate: Requests that arrive in a second.
-        answered: Requests that the workers can answer in a second.
+        rate: Number of requests that arrive per second.
+        answered: Number of requests that the workers can answer per second.
         seconds: How long a turn should last.
     """
     longest = max(seconds, _LONGEST_S)
@@ -66,9 +66,10 @@ def answer_next(
     now: Callable[[], float],
     wait_until: Callable[[float], None],
 ) -> Answer:
-    """Answers one request: at its arrival, or at once if it has arrived already.
+    """Answer one request: at its arrival, or at once if it has already arrived.
 
-    Workers that each take the next number whenever they are free serve one queue in the order of arrival.
+    If each worker takes the next number whenever it is free, the workers serve one queue in the order of
+    arrival.
     """
     wait_until(arrivals[number])
     begin = now()
@@ -79,19 +80,19 @@ def answer_next(
 def latencies(arrivals: Sequence[float], answers: Sequence[Answer]) -> Latencies:
     """Return the percentiles of latencies.
 
-    A latency counts from the arrival, so that a request which waits in the queue has a longer one. Counted
-    from the beginning of the answer, a slow answer would hide what it does to the requests behind it
-    (coordinated omission).
+    A latency counts from the arrival, so it includes the time that a request waits in the queue. If it
+    counted from the begin of the answer, a slow answer would not show its effect on the requests that wait
+    behind it (coordinated omission).
     """
     seconds = [answer.end_s - arrivals[answer.number] for answer in answers]
     return Latencies(quantile(seconds, 0.5), quantile(seconds, 0.99))
 
 
 def answered_a_second(begin_s: float, workers: Sequence[tuple[int, float]]) -> float:
-    """Return the requests a second of workers that are always busy.
+    """Return the requests per second of workers that are always busy.
 
     Args:
-        begin_s: When all of them began.
-        workers: Of each, how many requests it answered, and when it had the last answer.
+        begin_s: Time at which all workers began.
+        workers: For each worker, how many requests it answered, and when it had the last answer.
     """
     return math.fsum(count / (end_s - begin_s) for count, end_s in workers)

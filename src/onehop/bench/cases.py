@@ -1,8 +1,8 @@
-"""Cases for measuring operators: a graph, an operation, a width; and the results that are right.
+"""Cases for measuring operators: a graph, an operation and a width; and the expected results.
 
-Results are compared with onehop's reference in float64 before anything is timed. The reference makes a row
-for every edge, so where edges times width is large it computes some of the columns only. Columns do not
-depend on each other; the first and the last are always among them.
+Results are compared with onehop's reference in float64 before anything is timed. The reference creates a row
+for every edge, so it computes only some of the columns if edges times width is large. Columns do not depend
+on each other; the first and the last column are always included.
 """
 
 from collections.abc import Callable
@@ -26,22 +26,22 @@ OPERATIONS = {
     "sum_backward": "sum",
 }
 WIDTHS = (16, 32, 64, 128, 256)
-# Entries (edges times columns) that are compared at most, and that the reference makes at a time.
+# Maximum number of entries (edges times columns) that are compared, and that the reference creates at a time.
 MOST_ENTRIES = 1 << 27
 _AT_A_TIME = 1 << 25
-# A result may be this many times further from the reference than the naive sum of the same precision.
+# A result's error may be this many times the error of the naive sum in the same precision.
 SLACK = 8
 
 
 @dataclass
 class Workload:
-    """A graph, with what the peers make of it kept until it is done with.
+    """A graph, with the peers' own forms of it, which are kept until the graph is no longer needed.
 
     Attributes:
-        name: For tables.
+        name: The graph's name in tables.
         edge_index: [2, E], int64.
         num_nodes: Number of nodes.
-        cache: What :meth:`once` made.
+        cache: The results of :meth:`once`.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Workload:
 
     @cached_property
     def graph(self) -> Graph:
-        """The graph as onehop keeps it."""
+        """The graph as an onehop graph."""
         return Graph.from_edge_index(self.edge_index, num_nodes=self.num_nodes)
 
     @cached_property
@@ -71,7 +71,7 @@ class Workload:
         return self.edge_index.size(1)
 
     def once(self, key: str, make: Callable[[], Any]) -> Any:
-        """The result of ``make``, computed at the first request with this key."""
+        """Return the result of ``make``, which is called at the first request with this key."""
         if key not in self.cache:
             self.cache[key] = make()
         return self.cache[key]
@@ -96,11 +96,11 @@ class Case:
             if self.backward
             else None
         )
-        """[N, F], the gradient of the result; None for forward alone."""
+        """[N, F], the gradient of the result; None if only the forward pass is run."""
 
     @property
     def reduce(self) -> str:
-        """sum, mean, max or min."""
+        """The reduction: sum, mean, max or min."""
         return OPERATIONS[self.operation]
 
     @property
@@ -119,7 +119,7 @@ class Case:
         return self.workload.weight if self.weighted else None
 
     def call(self, forward: Callable[[Tensor], Tensor]) -> Callable[[], Tensor]:
-        """The timed call: ``forward`` of x, or that and its backward; returns the result, or x's gradient."""
+        """Return the timed call: it returns ``forward`` of x or, with backward, the gradient of x."""
         if self.grad is None:
             return lambda: forward(self.x)
         x, grad = self.x.clone().requires_grad_(), self.grad
@@ -147,10 +147,10 @@ class Oracle:
         self._expected = _run(case, self.columns, torch.float64)
         naive = _run(case, self.columns, torch.float32)
         self.tolerance = SLACK * self._error(naive) + torch.finfo(torch.float32).eps
-        """Largest error allowed; for sums, of a row's error divided by its number of edges plus one."""
+        """Maximum allowed error; for sums, a row's error is first divided by its number of edges plus one."""
 
     def judge(self, result: Tensor) -> str | None:
-        """None if ``result`` [N, F] is right, else a sentence."""
+        """Return None if ``result`` [N, F] is right, else a sentence."""
         if tuple(result.shape) != self._shape:
             return f"has shape {list(result.shape)} in place of {list(self._shape)}"
         error = self._error(result.detach()[:, self.columns])

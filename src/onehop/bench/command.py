@@ -1,6 +1,7 @@
-"""The command line of the programs in ``benchmarks/``: options that they share, and where results go.
+"""The command line of the programs in ``benchmarks/``: shared options, and the output of results.
 
-The command ``onehop`` has its own, with the same options; lists are read by the same functions.
+The command ``onehop`` has its own command line with the same options; both read lists with the same
+functions.
 """
 
 import argparse
@@ -23,14 +24,14 @@ def parser(
     json: bool = True,
     plot: bool = False,
 ) -> argparse.ArgumentParser:
-    """A parser that knows the options that programs share.
+    """Return a parser with the options that the programs share.
 
     Args:
         description: The program's docstring.
-        rounds: What ``--rounds`` is by default; None means that there is no such option.
-        threads: Whether there is ``--threads``: torch's number, by default the one it has.
-        json: Whether there is ``--json``: the file of the results.
-        plot: Whether there is ``--plot``: a picture of them.
+        rounds: Default of ``--rounds``; None means that there is no such option.
+        threads: Whether to add ``--threads``, torch's number of threads; by default it is not changed.
+        json: Whether to add ``--json``, the file for the results.
+        plot: Whether to add ``--plot``, the file for a picture of the results.
     """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -47,10 +48,10 @@ def parser(
 
 
 def picture(text: str) -> Path:
-    """A file that a picture can be written to, as the type of an option.
+    """Return a file to which a picture can be written; used as the type of an option.
 
     Raises:
-        argparse.ArgumentTypeError: It cannot.
+        argparse.ArgumentTypeError: The file cannot be written.
     """
     try:
         pictures.check("--plot", text)
@@ -60,10 +61,10 @@ def picture(text: str) -> Path:
 
 
 def integers(text: str) -> list[int]:
-    """The positive numbers of a list with commas, as the type of an option.
+    """Return the positive numbers of a comma-separated list; used as the type of an option.
 
     Raises:
-        argparse.ArgumentTypeError: An entry is no positive number, or there are none.
+        argparse.ArgumentTypeError: An entry is not a positive number, or the list is empty.
     """
     try:
         return numbers("", text)
@@ -72,9 +73,9 @@ def integers(text: str) -> list[int]:
 
 
 def read(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The options, by default from the command line; ``--threads`` is put to use.
+    """Parse the options, by default from the command line, and set the number of threads.
 
-    A program that measures with several numbers of threads has a list there, and sets each one itself.
+    A program that measures with several numbers of threads has a list there, and sets each number itself.
     """
     options = parser.parse_args(arguments)
     if isinstance(getattr(options, "threads", None), int):
@@ -83,5 +84,5 @@ def read(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None
 
 
 def write(options: argparse.Namespace, command: str, content: Mapping[str, Any]) -> None:
-    """Writes results where ``--json`` says, as :func:`onehop.bench.results.write_json` does; else nowhere."""
+    """Write results to the file of ``--json`` with :func:`onehop.bench.results.write_json`, if given."""
     write_json(options.json, command, content)

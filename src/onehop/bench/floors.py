@@ -1,9 +1,9 @@
-"""Parts of an epoch's time, as torch's profiler sees them, beside the least time that each part needs.
+"""Parts of an epoch's time, as torch's profiler sees them, and the minimum time that each part needs.
 
-The least time is that of primitive steps measured on this machine. Each part has its own: aggregation moves
-its bytes at the speed of a gather of the graph's own rows, products run in the fastest library for their
-shape with both operands laid out for it, and elementwise steps read once and write once, at the speed of a
-copy of that shape.
+The minimum time is the time of primitive steps measured on this machine. Each part has its own primitive
+step: aggregation moves its bytes at the speed of a gather of the graph's own rows; products run in the
+fastest library for their shape, with both operands in the best layout; elementwise steps read once and write
+once, at the speed of a copy of this shape.
 """
 
 import contextlib
@@ -25,16 +25,17 @@ from onehop.bench.timing import interleave
 from onehop.bench.work import EpochWork, Product, Shape
 
 AGGREGATION, PRODUCTS, DROPOUT, OTHER = PARTS = ("aggregation", "products", "dropout", "other")
-# Of these the shortest counts, for products and copies: a floor is what can be had.
+# Rounds of each measurement; for products and copies the shortest counts, because a floor is the best
+# possible time.
 _ROUNDS = 5
 
 
 class Roofs:
-    """Primitive steps over one graph, each measured on first use.
+    """Primitive steps over one graph; each is measured on first use.
 
     Args:
         workload: The graph.
-        rounds: Measurements of each.
+        rounds: Number of measurements of each step.
     """
 
     def __init__(self, workload: Workload, rounds: int = _ROUNDS) -> None:
@@ -45,7 +46,7 @@ class Roofs:
         self._copies: dict[Shape, float] = {}
 
     def gather_gbps(self, width: int) -> float:
-        """10^9 bytes a second of gathering rows; of the next multiple of 16 floats."""
+        """Return the 10^9 bytes per second of gathering rows; the width is rounded up to a multiple of 16."""
         width = -(-width // ROW_MULTIPLE) * ROW_MULTIPLE
         if width not in self._gathers:
             x = torch.ones(self._workload.num_nodes, width, device="cpu")
@@ -54,11 +55,11 @@ class Roofs:
         return self._gathers[width]
 
     def gather_s(self, moved_bytes: int, width: int) -> float:
-        """Seconds to move this number of bytes of rows."""
+        """Return the seconds to move this number of bytes of rows."""
         return moved_bytes / self.gather_gbps(width) / 1e9 if moved_bytes else 0.0
 
     def product_s(self, product: Product) -> float:
-        """Seconds of a product in the fastest library, or over the non-zeros of a sparse factor."""
+        """Return the seconds of a product in the fastest library, or over a sparse factor's non-zeros."""
         key = product.rows, product.depth, product.columns
         if key not in self._products:
             times = interleave(product_calls(*key), self._rounds)
@@ -66,13 +67,14 @@ class Roofs:
         dense = self._products[key]
         if product.nonzeros is None:
             return dense
-        # A row of the weight, or of the gradient, is added up for every non-zero: the result's narrow side.
+        # For every non-zero, a row of the weight, or of the gradient, is added up: the narrow side of the
+        # result.
         narrow, wide = sorted((product.rows, product.columns))
         moved = aggregated_bytes(product.nonzeros, wide, narrow)
         return min(dense, self.gather_s(moved, narrow))
 
     def copy_s(self, shape: Shape) -> float:
-        """Seconds to read a float32 matrix once and write it once."""
+        """Return the seconds to read a float32 matrix once and write it once."""
         if shape not in self._copies:
             source = torch.ones(shape, device="cpu")
             target = torch.zeros_like(source)
@@ -81,7 +83,7 @@ class Roofs:
         return self._copies[shape]
 
     def floor(self, work: EpochWork) -> dict[str, float]:
-        """Seconds of each part of an epoch."""
+        """Return the minimum seconds of each part of an epoch."""
         return {
             AGGREGATION: sum(self.gather_s(moved, width) for width, moved in work.gathered.items()),
             PRODUCTS: sum(times * self.product_s(product) for product, times in work.products.items()),
@@ -94,18 +96,18 @@ Shape3 = tuple[int, int, int]
 
 
 def product_calls(rows: int, depth: int, columns: int) -> dict[str, Callable[[], Tensor]]:
-    """One product in every library that torch has, with operands laid out along the depth."""
+    """Return calls of one product in every library of torch, with operands contiguous along the depth."""
     a, b = torch.ones(rows, depth, device="cpu"), torch.ones(columns, depth, device="cpu")
     calls: dict[str, Callable[[], Tensor]] = {"torch.mm": lambda: torch.mm(a, b.t())}
-    # What Inductor emits for linear steps; a private name, so it may be gone.
+    # Inductor emits this for linear steps; the name is private and may disappear.
     onednn: Any = getattr(torch.ops.mkldnn, "_linear_pointwise", None)
     if onednn is not None and torch.backends.mkldnn.is_available():
         calls["oneDNN"] = lambda: onednn(a, b, None, "none", [], "")
     return calls
 
 
-# By the names that torch's profiler shows. The first that is found counts, so dropout comes before our
-# operators, which may have it in their name.
+# Patterns of the names that torch's profiler shows. The first match counts, so dropout comes before our
+# operators, which may have dropout in their name.
 _NAMES = (
     (DROPOUT, re.compile(r"dropout|bernoulli|^_(Dropped|Masked)", re.IGNORECASE)),
     (
@@ -128,12 +130,12 @@ _BACKWARD = "autograd::engine::evaluate_function"
 
 @dataclass(frozen=True)
 class Breakdown:
-    """The parts of an epoch.
+    """The parts of an epoch's time.
 
     Attributes:
         epoch_s: The epoch's time, measured without a profiler.
-        shares: Of each of :data:`PARTS`, 0 to 1, as the profiler saw another epoch.
-        floor_s: Seconds that each part needs at least; None where that is not known.
+        shares: Share of each of :data:`PARTS`, 0 to 1, as the profiler saw another epoch.
+        floor_s: Minimum seconds of each part; None if unknown.
     """
 
     epoch_s: float
@@ -142,16 +144,16 @@ class Breakdown:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Of each part; together the epoch's time."""
+        """The seconds of each part; they sum to the epoch's time."""
         return {part: share * self.epoch_s for part, share in self.shares.items()}
 
     @property
     def of_floor(self) -> float | None:
-        """The epoch's time divided by its floor; None where that is not known."""
+        """The epoch's time divided by its floor; None if the floor is unknown."""
         return None if self.floor_s is None else self.epoch_s / sum(self.floor_s.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the breakdown, ready for JSON."""
         return {
             "shares": dict(self.shares),
             "seconds": self.seconds,
@@ -161,13 +163,13 @@ class Breakdown:
 
 
 def shares(epoch: Callable[[], object], epochs: int = 1) -> dict[str, float]:
-    """The share of each part in the time of an epoch, as torch's profiler sees it.
+    """Return the share of each part in the time of an epoch, as torch's profiler sees it.
 
-    An event counts for the part that its name, or that of an event around it, tells; a sum inside a product
-    is that product over its non-zeros. Backward steps of what was called inside dropout count as dropout.
-    Whatever no event covers is ``other``.
+    An event counts for the part that its own name, or the name of an event around it, indicates; a sum inside
+    a product is this product over its non-zeros. Backward steps of calls inside dropout count as dropout.
+    Time outside of all events counts as ``other``.
     """
-    # Its library would write a line to standard error whenever it starts and stops.
+    # The profiler's library would otherwise write a line to standard error whenever it starts and stops.
     os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     with _dropout_shown(), torch.profiler.profile(activities=[ProfilerActivity.CPU]) as profiler:
         begin = time.perf_counter()
@@ -181,10 +183,10 @@ def shares(epoch: Callable[[], object], epochs: int = 1) -> dict[str, float]:
 
 
 def of_parts(roots: Sequence[Any]) -> dict[str, float]:
-    """Microseconds of each part, in events of torch's profiler and those inside them.
+    """Return the microseconds of each part, in events of torch's profiler and the events inside them.
 
     Args:
-        roots: Events that are inside no other event, with ``name``, ``sequence_nr``,
+        roots: Events that are not inside another event, with ``name``, ``sequence_nr``,
             ``self_cpu_time_total`` and ``cpu_children``.
     """
     spent = dict.fromkeys(PARTS, 0.0)
@@ -196,7 +198,7 @@ def of_parts(roots: Sequence[Any]) -> dict[str, float]:
 
 @contextlib.contextmanager
 def _dropout_shown() -> Iterator[None]:
-    """Lets the profiler see dropout as a whole: native code below it calls nothing that it knows."""
+    """Make the profiler see dropout as one event, because it knows nothing that the native code calls."""
     original = F.dropout
 
     def dropout(*args: Any, **kwargs: Any) -> Any:
@@ -211,12 +213,12 @@ def _dropout_shown() -> Iterator[None]:
 
 
 def part_of(name: str) -> str | None:
-    """The part that an event of this name belongs to; None where the name does not tell."""
+    """Return the part to which an event of this name belongs; None if the name does not tell."""
     return next((part for part, pattern in _NAMES if pattern.search(name)), None)
 
 
 def _steps_inside_dropout(events: Iterable[Any], inside: bool) -> Iterable[int]:
-    """The numbers under which autograd recorded what dropout called: its backward steps carry them too."""
+    """Yield autograd's sequence numbers of steps inside dropout; backward steps have the same numbers."""
     for event in events:
         within = inside or part_of(event.name) == DROPOUT
         if within and event.sequence_nr >= 0:

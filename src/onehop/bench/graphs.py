@@ -1,4 +1,4 @@
-"""The graphs that operators are measured on: structure alone, the same for every seed and machine."""
+"""Graphs on which operators are measured: structure only, the same for every seed and machine."""
 
 from onehop.bench.cases import Workload
 from onehop.datasets import chung_lu, grid
@@ -11,10 +11,10 @@ GRAPHS = ("arxiv", "reddit-mini", "road", "cora")
 
 
 def workload(name: str) -> Workload:
-    """A graph of :data:`GRAPHS`, generated.
+    """Generate a graph of :data:`GRAPHS`.
 
-    ``arxiv``, ``reddit-mini`` and ``cora`` are Chung-Lu graphs with weights rank^-0.6 and shuffled numbers,
-    ``road`` is a grid of 500 by 500.
+    ``arxiv``, ``reddit-mini`` and ``cora`` are Chung-Lu graphs with weights rank^-0.6 and shuffled node
+    numbers; ``road`` is a grid of 500 by 500.
 
     Raises:
         ArgumentError: The name is unknown.

@@ -1,8 +1,8 @@
-"""Measurement of this machine's memory bandwidth, the limit of aggregation.
+"""Measurement of this machine's memory bandwidth, which limits aggregation.
 
-Three figures: reading a buffer from end to end, copying one, and reading randomly chosen rows of a matrix
-that fits no cache. Aggregation cannot be faster than the last, at the same row length: it reads one row an
-edge.
+There are three measurements: reading a buffer from end to end, copying a buffer, and reading randomly chosen
+rows of a matrix that does not fit into any cache. Aggregation cannot be faster than the last, at the same row
+length, because it reads one row per edge.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,13 +18,13 @@ from onehop.bench.timing import Times, interleave
 from onehop.errors import ArgumentError
 
 ROW_FLOATS = (16, 32, 64, 128, 256, 512)
-# How many rows ahead the gather prefetches; the best of them is the roof.
+# Numbers of rows by which the gather prefetches ahead; the best of them gives the roof.
 PREFETCHES = (0, 4, 8, 16, 32)
-# A matrix this many times the last-level cache is read from memory, all but 1/16 of the rows.
+# For a matrix this many times as large as the last-level cache, 15 of 16 rows are read from memory.
 TIMES_CACHE = 16
-# The native gather reads whole lines of the cache.
+# The native gather reads whole cache lines.
 ROW_MULTIPLE = 16
-# Rows that attention gathers for an edge, forward and backward.
+# Rows that attention gathers per edge, forward and backward.
 ATTENTION_ROWS = {"gat": (1, 2), "gatv2": (1, 3), "transformer": (2, 4)}
 _FLOAT_BYTES = 4
 _INDEX_BYTES = 4
@@ -32,11 +32,11 @@ _INDEX_BYTES = 4
 
 @dataclass(frozen=True)
 class Bandwidth:
-    """Bytes moved in a time.
+    """Bytes moved, and the times that this took.
 
     Attributes:
-        moved_bytes: What one call reads and writes.
-        times: Of the calls.
+        moved_bytes: Bytes that one call reads and writes.
+        times: Times of the calls.
     """
 
     moved_bytes: int
@@ -44,11 +44,11 @@ class Bandwidth:
 
     @property
     def gbps(self) -> float:
-        """10^9 bytes a second, from the median."""
+        """10^9 bytes per second, from the median time."""
         return self.moved_bytes / self.times.median_s / 1e9
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the bandwidth, ready for JSON."""
         return {"gbps": self.gbps, "moved_bytes": self.moved_bytes, **self.times.to_dict()}
 
 
@@ -57,9 +57,9 @@ class GatherRoof:
     """The fastest gather of rows, for one row length.
 
     Attributes:
-        row_floats: float32 numbers in a row.
-        prefetch: Rows prefetched ahead; the best of :data:`PREFETCHES`.
-        bandwidth: Rows and row numbers read.
+        row_floats: Number of float32 numbers in a row.
+        prefetch: Number of rows prefetched ahead; the best of :data:`PREFETCHES`.
+        bandwidth: Bandwidth of reading rows and row numbers.
     """
 
     row_floats: int
@@ -67,20 +67,20 @@ class GatherRoof:
     bandwidth: Bandwidth
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the roof, ready for JSON."""
         return {"row_floats": self.row_floats, "prefetch": self.prefetch, **self.bandwidth.to_dict()}
 
 
 def default_bytes() -> int:
-    """Size of a buffer that no cache holds: sixteen times the last-level cache, at least 256 MiB."""
+    """Return a buffer size that no cache holds: 16 times the last-level cache, at least 256 MiB."""
     return max(TIMES_CACHE * last_level_cache_bytes(), 256 << 20)
 
 
 def row_lengths(widths: Sequence[int]) -> Sequence[int]:
-    """``widths``, checked.
+    """Check ``widths`` and return them.
 
     Raises:
-        ArgumentError: One is no multiple of 16.
+        ArgumentError: A width is not a multiple of 16.
     """
     for width in widths:
         if width % ROW_MULTIPLE:
@@ -89,8 +89,8 @@ def row_lengths(widths: Sequence[int]) -> Sequence[int]:
 
 
 def streaming(buffer_bytes: int, rounds: int) -> dict[str, Bandwidth]:
-    """Bandwidth of reading (``read``) and of copying (``copy``, read plus written bytes) a buffer."""
-    # Ones, because pages that were never written would all be the system's one page of zeros.
+    """Measure the bandwidth of reading (``read``) and copying (``copy``, read plus written) a buffer."""
+    # The buffer holds ones, because pages that were never written would all be the system's one zero page.
     source = torch.ones(max(buffer_bytes // _FLOAT_BYTES, 1), device="cpu")
     target = torch.zeros_like(source)
     size = source.numel() * _FLOAT_BYTES
@@ -105,7 +105,7 @@ def streaming(buffer_bytes: int, rounds: int) -> dict[str, Bandwidth]:
 
 
 def random_gather(row_floats: Sequence[int], matrix_bytes: int, rounds: int) -> list[GatherRoof]:
-    """The gather roof by row length in float32 numbers, over rows in random order, each read about once."""
+    """Measure the gather roof by row length (in floats), over rows in random order, each read about once."""
     generator = torch.Generator().manual_seed(0)
     roofs = []
     for floats in row_floats:
@@ -117,12 +117,12 @@ def random_gather(row_floats: Sequence[int], matrix_bytes: int, rounds: int) -> 
 
 
 def gather_roof(x: Tensor, index: Tensor, rounds: int) -> GatherRoof:
-    """The fastest gather of the rows ``index`` of ``x``: the best of all prefetch distances.
+    """Measure the fastest gather of the rows ``index`` of ``x`` over all prefetch distances.
 
     Args:
         x: [N, F], float32, contiguous.
         index: [E], int32, each in [0, N).
-        rounds: Measurements of each prefetch distance.
+        rounds: Number of measurements of each prefetch distance.
     """
     times = interleave({str(p): gather_call(x, index, p) for p in PREFETCHES}, rounds)
     best = min(times, key=lambda name: times[name].median_s)
@@ -130,7 +130,7 @@ def gather_roof(x: Tensor, index: Tensor, rounds: int) -> GatherRoof:
 
 
 def gather_call(x: Tensor, index: Tensor, prefetch: int) -> Callable[[], float]:
-    """A call that reads the rows ``index`` of ``x``, adds them up in registers, and writes nothing."""
+    """Return a call that reads the rows ``index`` of ``x``, adds them up in registers and writes nothing."""
     threads, gather_rows = native.threads(), native.extension.gather_rows
 
     def call() -> float:
@@ -140,19 +140,19 @@ def gather_call(x: Tensor, index: Tensor, prefetch: int) -> Callable[[], float]:
 
 
 def gathered_bytes(edges: int, width: int) -> int:
-    """Bytes that a gather reads: the rows, and their numbers."""
+    """Return the bytes that a gather reads: the rows, and their numbers."""
     return edges * (width * _FLOAT_BYTES + _INDEX_BYTES)
 
 
 def aggregated_bytes(edges: int, num_dst: int, width: int) -> int:
-    """Bytes that an aggregation must move: those that a gather reads, and the rows it writes."""
+    """Return the bytes that an aggregation must move: the bytes of a gather, and the rows that it writes."""
     return gathered_bytes(edges, width) + num_dst * width * _FLOAT_BYTES
 
 
 def attention_bytes(kind: str, edges: int, num_nodes: int, heads: int, head_width: int) -> tuple[int, int]:
-    """Bytes that attention must move, forward and backward, if no source row is found in a cache.
+    """Return the bytes that attention must move, forward and backward, if caches hold no source row.
 
-    The kind is a key of :data:`ATTENTION_ROWS`.
+    ``kind`` is a key of :data:`ATTENTION_ROWS`.
     """
     row, per_head = heads * head_width * _FLOAT_BYTES, heads * _FLOAT_BYTES
     forward, backward = ATTENTION_ROWS[kind]
@@ -164,5 +164,5 @@ def attention_bytes(kind: str, edges: int, num_nodes: int, heads: int, head_widt
 
 
 def percent_of_roof(edges: int, num_dst: int, width: int, seconds: float, roof: Bandwidth) -> float:
-    """The bandwidth that an aggregation reached, in percent of the gather's."""
+    """Return an aggregation's bandwidth in percent of the gather's bandwidth."""
     return 100 * aggregated_bytes(edges, num_dst, width) / seconds / 1e9 / roof.gbps

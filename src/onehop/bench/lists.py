@@ -1,18 +1,18 @@
-"""Lists with commas, as command lines take them."""
+"""Comma-separated lists, as command lines accept them."""
 
 from onehop.errors import ArgumentError
 
 
 def names(text: str) -> list[str]:
-    """The entries of a list with commas."""
+    """Return the entries of a comma-separated list."""
     return [entry.strip() for entry in text.split(",") if entry.strip()]
 
 
 def one_of(option: str, text: str, allowed: tuple[str, ...]) -> list[str]:
-    """The entries of a list with commas, each one of ``allowed``; "all" means all of them.
+    """Return the entries of a comma-separated list, each one of ``allowed``; "all" means all of them.
 
     Raises:
-        ArgumentError: An entry is not allowed, or there are none.
+        ArgumentError: An entry is not allowed, or the list is empty.
     """
     chosen = list(allowed) if text == "all" else names(text)
     for entry in chosen:
@@ -24,10 +24,10 @@ def one_of(option: str, text: str, allowed: tuple[str, ...]) -> list[str]:
 
 
 def numbers(option: str, text: str) -> list[int]:
-    """The positive numbers of a list with commas.
+    """Return the positive numbers of a comma-separated list.
 
     Raises:
-        ArgumentError: An entry is no positive number, or there are none.
+        ArgumentError: An entry is not a positive number, or the list is empty.
     """
     chosen = []
     for entry in names(text):

@@ -8,10 +8,11 @@ _IS_TOLD = Path("/proc/self/status").exists()
 
 
 def peak_bytes() -> int:
-    """The most memory this process has had resident.
+    """Return the maximum resident memory of this process so far.
 
-    On Linux this is VmHWM: ``ru_maxrss`` would count the parent's memory before ``exec`` as well (proc(5),
-    getrusage(2)). Elsewhere it is ``ru_maxrss``, which macOS gives in bytes and others in KiB.
+    On Linux this is VmHWM, because ``ru_maxrss`` would also count the parent's memory before ``exec``
+    (proc(5), getrusage(2)). Elsewhere it is ``ru_maxrss``, which macOS gives in bytes and other systems in
+    KiB.
     """
     if _IS_TOLD:
         return status_bytes("VmHWM")
@@ -20,15 +21,15 @@ def peak_bytes() -> int:
 
 
 def resident_bytes() -> int:
-    """The memory this process has resident now; where the system does not tell, the peak."""
+    """Return this process's resident memory now; if the system does not report it, the peak."""
     return status_bytes("VmRSS") if _IS_TOLD else peak_bytes()
 
 
 def status_bytes(field: str, process: int | str = "self") -> int:
-    """The bytes that Linux tells of a process under such a name, as VmRSS (proc(5)).
+    """Return the bytes that Linux reports for a process under a name such as VmRSS (proc(5)).
 
     Raises:
-        OSError: There is no such process, or no such field.
+        OSError: There is no such process or no such field.
     """
     path = Path(f"/proc/{process}/status")
     for line in path.read_text().splitlines():

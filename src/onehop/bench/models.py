@@ -1,4 +1,4 @@
-"""Whole training epochs: a plain PyG model alone, patched, and with the faster inputs of PyG itself."""
+"""Whole training epochs: a PyG model without the patch, with it, and with PyG's own faster inputs."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,16 +20,17 @@ from onehop.bench.training import Training, drawn_by, start
 from onehop.bench.variants import ONEHOP, PYG, Variant
 from onehop.bench.work import count
 
-# Epochs whose losses are compared before anything is timed. Everyone draws the same random numbers in them.
+# Epochs whose losses are compared before anything is timed; all variants draw the same random numbers in
+# them.
 CHECKED_EPOCHS = 3
 _EPOCHS_SEED = 1
-# A turn lasts at least so long, so that small graphs are timed over several epochs.
+# A turn lasts at least this many seconds, so that small graphs are timed over several epochs.
 _TURN_S = 0.25
 _MOST_EPOCHS = 20
-# A variant that would fill more than this share of memory with messages is left out.
+# A variant whose messages would fill more than this fraction (one over the number) of memory is left out.
 MEMORY_SHARE = 2
 
-# By name of the variant.
+# Runs by name of the variant.
 Runs = dict[str, tuple[Variant, Training]]
 
 
@@ -38,8 +39,8 @@ class ModelCase:
     """A model to be trained on a graph.
 
     Attributes:
-        task: What is learnt.
-        workload: The same graph, with what variants make of it.
+        task: The learning task.
+        workload: The task's graph, with the variants' own forms of it.
         model: A key of :data:`onehop.bench.recipes.RECIPES`.
         hidden: Width between the layers.
     """
@@ -55,13 +56,14 @@ class ModelResult(Compared):
     """Measurements of one model on one graph.
 
     Attributes:
-        graph: Its name.
+        graph: The graph's name.
         model: A key of :data:`onehop.bench.recipes.RECIPES`.
         hidden: Width between the layers.
-        losses: Of the first epochs, by name of the variant.
-        peak_bytes: Most memory that training one epoch adds to a process of its own, by name of the variant.
-        breakdown: Where onehop's epoch goes, beside its floor; None if onehop was not timed.
-        sampler: Who drew the mini-batches, of onehop too; None for the whole graph at once.
+        losses: Losses of the first epochs, by name of the variant.
+        peak_bytes: Maximum memory that training one epoch adds in a separate process, by name of the variant.
+        breakdown: The parts of onehop's epoch, with their floors; None if onehop was not timed.
+        sampler: The sampler that drew the mini-batches, also for onehop; None if the whole graph is used at
+            once.
     """
 
     graph: str
@@ -77,7 +79,7 @@ class ModelResult(Compared):
         return self.ratio(over, ONEHOP.name)
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the result, ready for JSON."""
         ratios = {name: self.speedup(name) for name in self.times if name != ONEHOP.name}
         return {
             "graph": self.graph,
@@ -95,7 +97,7 @@ class ModelResult(Compared):
 def measure(
     task: LearningTask, cases: Iterable[tuple[str, int]], variants: Sequence[Variant], rounds: int
 ) -> Iterator[ModelResult]:
-    """Measures models, each at a width, on one graph, and the memory that each takes; yields each result."""
+    """Measure models, each at a width, on one graph, and the memory that each takes; yield each result."""
     workload = Workload(task.name, task.edge_index, task.x.size(0))
     for model, width in cases:
         result = measure_model(ModelCase(task, workload, model, width), variants, rounds)
@@ -104,7 +106,7 @@ def measure(
 
 
 def measure_model(case: ModelCase, variants: Sequence[Variant], rounds: int) -> ModelResult:
-    """Compares and times as :func:`compared` does, profiles epochs of onehop's, and measures their floor."""
+    """Compare and time as :func:`compared` does; profile epochs of onehop, and measure their floor."""
     result, runs = compared(case, variants, rounds)
     if ONEHOP.name in runs:
         variant, training = runs[ONEHOP.name]
@@ -121,17 +123,17 @@ def measure_model(case: ModelCase, variants: Sequence[Variant], rounds: int) -> 
 def compared(
     case: ModelCase, variants: Sequence[Variant], rounds: int, memory_bytes: int | None = None
 ) -> tuple[ModelResult, Runs]:
-    """Compares the losses of the first epochs, then times those variants that agree, in turns.
+    """Compare the losses of the first epochs, then time the variants that agree, in turns.
 
-    All variants draw the same random numbers in the first epochs, so that they drop the same entries.
-    A turn enters the variant's context, trains one epoch that is not timed (so that graphs are cached and
-    memory is warm again after the others), and then times one or more.
+    All variants draw the same random numbers in the first epochs, so that they drop the same entries. A turn
+    enters the variant's context, trains one epoch that is not timed (so that graphs are cached and memory is
+    warm again after the other variants), and then times one or more epochs.
 
     Args:
         case: The model, its width and the task.
         variants: The ways to train.
-        rounds: Turns of each.
-        memory_bytes: Most messages that a variant may make; None means half of the machine's memory.
+        rounds: Number of turns for each variant.
+        memory_bytes: Maximum bytes of messages in a variant; None means half of the machine's memory.
 
     Returns:
         The result, and the training of each variant that was timed.
@@ -171,12 +173,12 @@ def _turn(training: Training) -> float:
 
 
 def _epochs(training: Training) -> int:
-    """Trains an epoch that is not counted, and returns how many last a turn."""
+    """Train an epoch that is not counted, and return how many epochs fill a turn."""
     return min(max(math.ceil(_TURN_S / measure_once(training.epoch)), 1), _MOST_EPOCHS)
 
 
 def _judge(result: ModelResult, runs: Runs) -> None:
-    """Takes out of ``runs`` what does not train as plain PyG does (or, without it, as the first other)."""
+    """Remove the variants from ``runs`` that do not train as plain PyG does (or the first other variant)."""
     others = [name for name in runs if not name.startswith(ONEHOP.name)]
     judge = PYG.name if PYG.name in runs else next(iter(others), None)
     if judge is None:
@@ -184,13 +186,13 @@ def _judge(result: ModelResult, runs: Runs) -> None:
     expected = result.losses[judge]
     for name, (variant, _) in list(runs.items()):
         apart = max(abs(a - b) / max(1.0, abs(b)) for a, b in zip(result.losses[name], expected, strict=True))
-        if not apart <= variant.tolerance:  # NaN is wrong too
+        if not apart <= variant.tolerance:  # the condition is also true for NaN
             result.wrong[name] = f"its losses are {apart:.2g} off those of {judge}"
             del runs[name]
 
 
 def _unsuited(variant: Variant, model: str) -> str | None:
-    """PyG's attention layers make the same messages from every kind of input; batches come as edge_index."""
+    """Return why a variant does not suit a model, or None; attention ignores the kind of its input."""
     if variant.takes_edge_index:
         return None
     if recipe(model).attention:
@@ -201,7 +203,7 @@ def _unsuited(variant: Variant, model: str) -> str | None:
 
 
 def _too_large(variant: Variant, case: ModelCase, limit: int) -> str | None:
-    """The reason why its messages would not fit into memory; a mini-batch's messages do."""
+    """Return why a variant's messages would not fit into memory, or None; messages of mini-batches do fit."""
     of_model, task = recipe(case.model), case.task
     if not variant.makes_messages or of_model.fan_out:
         return None
@@ -212,7 +214,7 @@ def _too_large(variant: Variant, case: ModelCase, limit: int) -> str | None:
 
 
 def measure_peaks(task: LearningTask, result: ModelResult) -> None:
-    """Fills in ``peak_bytes`` for onehop and plain PyG, if they were timed: one epoch in a new process."""
+    """Fill in ``peak_bytes`` for onehop and plain PyG, if they were timed: one epoch in a new process."""
     with saved(task) as path:
         for variant in (ONEHOP, PYG):
             if variant.name in result.times:

@@ -1,7 +1,7 @@
-"""The near-rank machine: results checked, and whole models end to end.
+"""The near-rank machine: checks of its results, and whole models end to end.
 
-Results are checked also for features that do not fit into memory at once. Of a whole model, all but
-aggregation is timed on this host.
+Results are also checked for features that do not fit into memory at once. For a whole model, everything
+except aggregation is timed on this host.
 """
 
 import statistics
@@ -20,14 +20,14 @@ from onehop.machines.common.report import Report
 from onehop.machines.ndp import Machine, NdpPlan, functional
 from onehop.machines.ndp.mapping import Pods
 
-# Columns that are there at once: 2.4 million nodes then take some 300 MB in float64.
+# Number of columns that are in memory at once: 2.4 million nodes then take about 300 MB in float64.
 _COLUMNS = 16
-# Windows of a sample, and targets of each.
+# Number of windows in a sample, and of targets in each window.
 _WINDOWS, _TARGETS = 4, 128
 
 
 class TimedMachine:
-    """A machine that puts down how long this host took to simulate it."""
+    """A machine that records how long this host took to simulate it."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -36,21 +36,21 @@ class TimedMachine:
 
     @property
     def name(self) -> str:
-        """Of its configuration."""
+        """Name of the machine's configuration."""
         return self._machine.name
 
     def describe(self) -> str:
-        """One line on what it is."""
+        """Return one line that describes the machine."""
         return self._machine.describe()
 
     def refuse(self, dtype: torch.dtype) -> str | None:
-        """The reason why it cannot aggregate features of this dtype; None means it can."""
+        """Return why the machine cannot aggregate features of this dtype; None means that it can."""
         return self._machine.refuse(dtype)
 
     def aggregate(
         self, graph: Graph, x: Tensor, plan: NdpPlan | None = None, **options: Any
     ) -> tuple[Tensor, Report]:
-        """As the machine's own."""
+        """Aggregate on the machine, and record the time."""
         began = time.perf_counter()
         result = self._machine.aggregate(graph, x, plan, **options)
         self.seconds += time.perf_counter() - began
@@ -59,12 +59,12 @@ class TimedMachine:
 
 @dataclass(frozen=True, slots=True)
 class EndToEnd:
-    """A forward pass.
+    """Times of a forward pass.
 
     Attributes:
-        host_ms: Combination, activation and all else but aggregation, measured on this host.
-        machine_ms: Aggregation on the machine, re-tiling included.
-        baseline_ms: Aggregation on a host with the machine's channels, as the machine's model has it.
+        host_ms: Combination, activation and everything else except aggregation, measured on this host.
+        machine_ms: Aggregation on the machine, including re-tiling.
+        baseline_ms: Aggregation on a host with the machine's channels, in the machine's model.
         prior_ms: Aggregation on the best prior near-data machine.
     """
 
@@ -75,25 +75,25 @@ class EndToEnd:
 
     @property
     def speedup_over_baseline(self) -> float:
-        """With the host's part on either side."""
+        """Speedup over the baseline; both sides include the host's part."""
         return (self.host_ms + self.baseline_ms) / (self.host_ms + self.machine_ms)
 
     @property
     def speedup_over_prior(self) -> float:
-        """With the host's part on either side."""
+        """Speedup over the best prior machine; both sides include the host's part."""
         return (self.host_ms + self.prior_ms) / (self.host_ms + self.machine_ms)
 
 
 def end_to_end(machine: Machine, model: torch.nn.Module, *inputs: Any, rounds: int = 3) -> EndToEnd:
-    """Runs a model's forward pass with its aggregations on a machine.
+    """Run a model's forward pass with its aggregations on a machine.
 
-    The host's time is the time of the pass less the time of simulating; the median of the rounds.
+    The host's time is the time of the pass minus the time of simulation; it is the median of the rounds.
 
     Args:
         machine: The machine.
         model: A PyG model whose layers :func:`onehop.patch` knows.
-        *inputs: Of the model.
-        rounds: Measurements, after one that is not counted.
+        *inputs: The model's inputs.
+        rounds: Number of measurements, after one that is not counted.
     """
     timed, host = TimedMachine(machine), []
     with onehop.patch(machine=timed) as patch, torch.inference_mode():
@@ -124,18 +124,19 @@ def output_errors(
     sampled: Sequence[str],
     progress: Callable[[str, float], None] = lambda _what, _done: None,
 ) -> dict[str, float]:
-    """The largest difference between what the machine computes and onehop's own sum in float64.
+    """Return the largest difference between the machine's result and onehop's own sum in float64.
 
-    Features are standard normal, drawn anew a few columns at a time.
+    Features are standard normal; a few columns are drawn at a time.
 
     Args:
         machine: The machine.
         graph: The graph.
-        plan: Says the order of targets.
+        plan: Gives the order of targets.
         width: Columns of the feature vectors.
-        full: Mappings to be checked on all targets.
-        sampled: Mappings to be checked on four windows of 128 targets and on the target with the most edges.
-        progress: Told how far it is.
+        full: Mappings that are checked on all targets.
+        sampled: Mappings that are checked on four windows of 128 targets and on the target with the most
+            edges.
+        progress: Called with the current step and the share that is done.
     """
     rows = _sample(graph)
     part = _rows_of(graph, rows)
@@ -169,7 +170,7 @@ def _difference(got: Tensor, expected: Tensor) -> float:
 
 
 def _sample(graph: Graph) -> np.ndarray:
-    """[K], int64: targets of windows spread evenly, and the one with the most edges."""
+    """Return [K], int64: targets of evenly spread windows, and the target with the most edges."""
     if graph.num_dst == 0:
         return np.empty(0, dtype=np.int64)
     starts = np.linspace(0, max(graph.num_dst - _TARGETS, 0), _WINDOWS).astype(np.int64)
@@ -178,7 +179,7 @@ def _sample(graph: Graph) -> np.ndarray:
 
 
 def _rows_of(graph: Graph, rows: np.ndarray) -> Graph:
-    """The graph of these destinations alone, with all sources."""
+    """Return the graph of these destinations only, with all sources."""
     rowptr, col = graph.rowptr.numpy(), graph.col.numpy()
     counts = rowptr[rows + 1] - rowptr[rows]
     parts = [col[rowptr[row] : rowptr[row + 1]] for row in rows]

@@ -1,9 +1,9 @@
-"""Whole models on a near-bank machine: aggregation there, combination on its host (Cooperative Acceleration).
+"""Whole models on a near-bank machine, with the combination on its host (Cooperative Acceleration).
 
-The results are computed; times are the model's, the host's too (:mod:`onehop.machines.pim.combination`).
+The results are computed. Times are modelled, also for the host (:mod:`onehop.machines.pim.combination`).
 
-The networks are those of the PyGim paper's repository: a linear layer to the hidden width, then for each
-layer the convolution, batch normalisation and ReLU, and a linear layer to the classes. All aggregation is of
+The networks are the networks of the PyGim paper's repository: a linear layer to the hidden width; for each
+layer the convolution, batch normalisation and ReLU; and a linear layer to the classes. All aggregations have
 the hidden width, so one plan serves every layer.
 """
 
@@ -24,14 +24,14 @@ Aggregate = Callable[[Tensor], Tensor]
 
 
 class Network(Module):
-    """A network whose aggregation is given from outside.
+    """A network whose aggregation is passed in by the caller.
 
     Args:
         kind: "gcn", "gin" or "sage" (with the mean).
-        features: Columns of the input.
-        hidden: Columns of every aggregation.
-        classes: Columns of the output.
-        layers: Convolutions.
+        features: Number of input columns.
+        hidden: Number of columns of every aggregation.
+        classes: Number of output columns.
+        layers: Number of convolutions.
 
     Raises:
         ArgumentError: ``kind`` is unknown.
@@ -53,7 +53,7 @@ class Network(Module):
         return Linear(hidden, hidden)
 
     def forward(self, x: Tensor, aggregate: Aggregate) -> Tensor:
-        """[N, features] -> [N, classes]."""
+        """Map [N, features] to [N, classes]."""
         x = self.begin(x).relu()
         for layer, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
             if self.kind == "gcn":
@@ -69,14 +69,14 @@ class Network(Module):
 
 @dataclass(frozen=True, slots=True)
 class ModelRun:
-    """Inference of a network.
+    """Inference of a network on a machine.
 
     Attributes:
-        host_ms: Combination on the machine's host.
-        host_mj: Energy of the host and the ranks meanwhile.
-        reports: Of the aggregations, one a layer.
-        max_abs_error: Largest difference of the output to the network with exact sums.
-        max_abs_output: Its largest magnitude.
+        host_ms: Time of the combination on the machine's host.
+        host_mj: Energy of the host and the ranks during the combination.
+        reports: Reports of the aggregations, one per layer.
+        max_abs_error: Largest difference of the output from the network's output with exact sums.
+        max_abs_output: Largest magnitude of the output.
     """
 
     host_ms: float
@@ -87,22 +87,22 @@ class ModelRun:
 
     @property
     def total_ms(self) -> float:
-        """Combination and aggregation, one after the other as the layers are."""
+        """Time of combination and aggregation, which follow one another as the layers do."""
         return self.host_ms + sum(report.total_ms for report in self.reports)
 
     @property
     def energy_mj(self) -> float:
-        """Of combination and aggregations."""
+        """Energy of combination and aggregations."""
         return self.host_mj + sum(report.energy_mj for report in self.reports)
 
 
 def scales(graph: Graph) -> Tensor:
-    """[N]: deg ** -1/2, GCN's normalisation without self loops; 0 for nodes without edges."""
+    """Return [N]: deg ** -1/2, GCN's normalisation without self loops; 0 for nodes without edges."""
     return graph.in_degrees.float().clamp_(min=1).rsqrt_() * (graph.in_degrees > 0)
 
 
 def run(machine: Machine, graph: Graph, network: Network, x: Tensor, plan: PimPlan | None = None) -> ModelRun:
-    """Runs a network on x [N, features], its aggregations on a machine; by default in the machine's plan."""
+    """Run a network on x [N, features], aggregating on a machine; ``plan`` None means the machine's plan."""
     reports: list[PimReport] = []
     scale = scales(graph) if network.kind == "gcn" else None
     reduce = "mean" if network.kind == "sage" else "sum"

@@ -1,4 +1,4 @@
-"""The operators against their peers: the same operands, one process, in turns."""
+"""Operators compared with their peers: with the same operands, in one process, in turns."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from onehop.bench.timing import Compared, Ratio, geometric_mean, interleave
 ROOF = "gather roof"
 OURS = Onehop.name
 TORCH = "torch-"
-# A peer that would fill more than this share of memory with intermediate results is left out.
+# A peer whose intermediate results would fill more than one over this number of memory is left out.
 MEMORY_SHARE = 4
 _ROOF_ROUNDS = 3
 
@@ -34,13 +34,13 @@ class CaseResult(Compared):
     """Measurements of one case.
 
     Attributes:
-        graph: Its name.
+        graph: The graph's name.
         operation: One of :data:`onehop.bench.cases.OPERATIONS`.
-        width: Columns.
-        roof: The gather over the same graph, columns and width, both ways where there is a backward pass;
-            None where the width is no multiple of 16.
-        percent_of_roof: onehop's bandwidth in percent of the roof's.
-        checked_columns: How many columns were compared with the reference.
+        width: Number of columns.
+        roof: The gather over the same graph, columns and width, in both directions if there is a backward
+            pass; None if the width is not a multiple of 16.
+        percent_of_roof: onehop's bandwidth in percent of the roof's bandwidth.
+        checked_columns: Number of columns that were compared with the reference.
     """
 
     graph: str
@@ -51,16 +51,16 @@ class CaseResult(Compared):
     checked_columns: int = 0
 
     def ratio_to(self, prefix: str = "") -> Ratio | None:
-        """The fastest peer whose name begins with ``prefix``, divided by onehop; None if there is none."""
+        """Return the fastest peer's time over onehop's, among peers whose name begins with ``prefix``."""
         return self.ratio(self.best_peer(prefix), OURS)
 
     def best_peer(self, prefix: str = "") -> str | None:
-        """The name of the fastest peer whose name begins with ``prefix``; None if there is none."""
+        """Return the name of the fastest peer whose name begins with ``prefix``; None if there is none."""
         peers = [name for name in self.times if name != OURS and name.startswith(prefix)]
         return min(peers, key=lambda name: self.times[name].median_s, default=None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the result, ready for JSON."""
         best, torch_csr = self.ratio_to(), self.ratio_to(TORCH)
         return {
             "graph": self.graph,
@@ -78,16 +78,16 @@ class CaseResult(Compared):
 
 @dataclass(frozen=True)
 class Summary:
-    """One operation over all its cases.
+    """The summary of one operation over all its cases.
 
     Attributes:
-        operation: Its name.
-        cases: How many cases have both onehop and a peer.
-        best_peer_geomean: Geometric mean of fastest peer / onehop.
-        torch_geomean: The same for the fastest of torch's own ways; None if none was run.
-        worst: The smallest ratio of any peer to onehop.
-        worst_case: Where that was.
-        least_percent_of_roof: The smallest share of the gather roof.
+        operation: The operation's name.
+        cases: Number of cases that have both onehop and a peer.
+        best_peer_geomean: Geometric mean of the fastest peer's time divided by onehop's time.
+        torch_geomean: Geometric mean for the fastest of torch's own ways; None if none was run.
+        worst: Smallest ratio of any peer's time to onehop's time.
+        worst_case: The case with this ratio.
+        least_percent_of_roof: Smallest share of the gather roof, in percent.
     """
 
     operation: str
@@ -100,12 +100,12 @@ class Summary:
 
 
 def measure_case(case: Case, peers: Sequence[Peer], rounds: int, budget_s: float) -> CaseResult:
-    """Checks onehop and every peer on a case, then times those that are right.
+    """Check onehop and every peer on a case, then time those whose results are right.
 
     Args:
-        case: What to run.
-        peers: Against whom.
-        rounds: Measurements of each.
+        case: The case to run.
+        peers: The peers to compare with.
+        rounds: Number of measurements of each.
         budget_s: Time after which a slow peer gets no more than three measurements.
     """
     result = CaseResult(case.workload.name, case.operation, case.width)
@@ -138,14 +138,14 @@ def measure_case(case: Case, peers: Sequence[Peer], rounds: int, budget_s: float
 def measure(
     workload: Workload, cases: Iterable[tuple[str, int]], peers: Sequence[Peer], rounds: int, budget_s: float
 ) -> Iterator[CaseResult]:
-    """Measures operations, each at a width, on one graph; yields each result."""
+    """Measure operations, each at a width, on one graph; yield each result."""
     for operation, width in cases:
         yield measure_case(Case(workload, operation, width), peers, rounds, budget_s)
     workload.cache.clear()
 
 
 def summarise(results: Sequence[CaseResult]) -> list[Summary]:
-    """One line for each operation that has a case with a peer, in the order of the results."""
+    """Return a summary of each operation that has a case with a peer, in the order of the results."""
     summaries = []
     for operation in dict.fromkeys(result.operation for result in results):
         cases = [r for r in results if r.operation == operation]
@@ -185,7 +185,7 @@ def _refusal(peer: Peer, case: Case, limit: int) -> str | None:
 
 
 def _roof(case: Case) -> tuple[Callable[[], object], int]:
-    """A gather of the same rows in the same order; with a backward pass over the transposed graph as well."""
+    """Return a gather of the same rows in the same order, with the transposed graph for a backward pass."""
     graph = case.workload.graph
     once = gathered_bytes(graph.num_edges, case.width)
     forward = gather_call(case.x, graph.col, _prefetch(case))

@@ -1,8 +1,8 @@
-"""Models in plain PyG. Nothing in this file knows onehop: that is the point of it.
+"""Models in plain PyG; this file intentionally does not use onehop.
 
-First models of two layers, of any width and without dropout. Then models that people train: layers, widths,
-normalisation and dropout are those of their authors' programs. How all are trained is in
-:mod:`onehop.bench.recipes`. Last, models that answer requests.
+First come models of two layers, of any width and without dropout. Then come published models, with their
+authors' layers, widths, normalisation and dropout. :mod:`onehop.bench.recipes` describes how all models are
+trained. Last come models that answer requests.
 """
 
 import itertools
@@ -19,7 +19,7 @@ Activation = Callable[[Tensor], Tensor]
 
 
 class TwoLayers(Module):
-    """Two layers, ReLU between them."""
+    """A model of two layers with ReLU between them."""
 
     def __init__(self, first: Module, second: Module) -> None:
         super().__init__()
@@ -27,14 +27,14 @@ class TwoLayers(Module):
         self.second = second
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """[N, features] -> [N, classes]."""
+        """Map [N, features] to [N, classes]."""
         x = self.first(x, edge_index).relu()
         out: Tensor = self.second(x, edge_index)
         return out
 
 
 class GCN(TwoLayers):
-    """Kipf and Welling, 2017."""
+    """GCN: Kipf and Welling, 2017."""
 
     def __init__(self, features: int, hidden: int, classes: int) -> None:
         super().__init__(GCNConv(features, hidden), GCNConv(hidden, classes))
@@ -48,7 +48,7 @@ class SAGE(TwoLayers):
 
 
 class GIN(TwoLayers):
-    """Xu, Hu, Leskovec and Jegelka, 2019: each layer has a perceptron of one hidden layer."""
+    """GIN: Xu, Hu, Leskovec and Jegelka, 2019; each layer has a perceptron with one hidden layer."""
 
     def __init__(self, features: int, hidden: int, classes: int) -> None:
         super().__init__(
@@ -57,20 +57,20 @@ class GIN(TwoLayers):
         )
 
     def perceptron(self, features: int, hidden: int, columns: int) -> Sequential:
-        """The perceptron of a layer."""
+        """Return the perceptron of a layer."""
         return Sequential(Linear(features, hidden), ReLU(), Linear(hidden, columns))
 
 
 class NormalisedGIN(GIN):
-    """GIN with batch normalisation, as in the paper: without it, sums over hubs keep it from learning."""
+    """GIN with batch normalisation, as in the paper; without it, sums over hubs prevent learning."""
 
     def perceptron(self, features: int, hidden: int, columns: int) -> Sequential:
-        """The perceptron of a layer."""
+        """Return the perceptron of a layer."""
         return Sequential(Linear(features, hidden), BatchNorm1d(hidden), ReLU(), Linear(hidden, columns))
 
 
 class GAT(TwoLayers):
-    """Velickovic et al., 2018: the first layer has four heads side by side."""
+    """GAT: Velickovic et al., 2018; the outputs of the first layer's four heads are concatenated."""
 
     conv = GATConv
 
@@ -80,27 +80,27 @@ class GAT(TwoLayers):
 
 
 class GATv2(GAT):
-    """Brody, Alon and Yahav, 2022: as GAT, with scores that depend on both ends of an edge together."""
+    """GATv2: Brody, Alon and Yahav, 2022; like GAT, but scores depend jointly on both ends of an edge."""
 
     conv = GATv2Conv
 
 
 class GraphTransformer(GAT):
-    """Shi et al., 2021: as GAT, with dot products of queries and keys for scores."""
+    """Graph Transformer: Shi et al., 2021; like GAT, but scores are dot products of queries and keys."""
 
     conv = TransformerConv
 
 
 class Stack(Module):
-    """Layers one after the other, with what goes between them.
+    """Layers one after the other, with normalisation, activation and dropout between them.
 
     Args:
         convs: The layers.
-        activation: Between layers.
+        activation: The activation between layers.
         dropout: The share of entries that are dropped between layers.
-        norms: A normalisation after every layer but the last; none for an empty list.
+        norms: A normalisation after every layer except the last; an empty list means none.
         drops_features: Whether the features are dropped too.
-        returns_scores: Whether scores are returned; else the logarithms of the classes' probabilities.
+        returns_scores: Whether the model returns scores; if not, logarithms of the classes' probabilities.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class Stack(Module):
         self.returns_scores = returns_scores
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """[N, features] -> [N, classes]."""
+        """Map [N, features] to [N, classes]."""
         *inner, last = self.convs
         if self.drops_features:
             x = F.dropout(x, p=self.dropout, training=self.training)
@@ -138,15 +138,16 @@ class Stack(Module):
 def three_layers(
     conv: Callable[[int, int], Module], features: int, hidden: int, classes: int, *, norm: bool = True
 ) -> Stack:
-    """The Open Graph Benchmark's own examples: three layers of a kind, normalised for ogbn-arxiv."""
+    """Return the Open Graph Benchmark's example: three layers, normalised for ogbn-arxiv."""
     convs = [conv(a, b) for a, b in itertools.pairwise((features, hidden, hidden, classes))]
     return Stack(convs, F.relu, 0.5, [BatchNorm1d(hidden) for _ in range(2 if norm else 0)])
 
 
 def ogb_gat(features: int, hidden: int, classes: int) -> Stack:
-    """GAT for ogbn-arxiv in the same manner: four heads side by side, one in the last layer, weights dropped.
+    """Return a GAT for ogbn-arxiv: four concatenated heads, one in the last layer, and attention dropout.
 
-    Leaderboard entries of GAT differ in their extras (labels as features, residuals); this is their core.
+    Leaderboard entries of GAT differ in their extras (labels as features, residuals); this is their common
+    core.
     """
     head = max(hidden // HEADS, 1)
     width = HEADS * head
@@ -159,13 +160,13 @@ def ogb_gat(features: int, hidden: int, classes: int) -> Stack:
 
 
 def cora_gcn(features: int, hidden: int, classes: int) -> Stack:
-    """PyG's ``examples/gcn.py``: two layers, features dropped as well."""
+    """Return the model of PyG's ``examples/gcn.py``: two layers, with dropout also on the features."""
     convs = [GCNConv(features, hidden), GCNConv(hidden, classes)]
     return Stack(convs, torch.relu, 0.5, drops_features=True, returns_scores=True)
 
 
 def cora_gat(features: int, hidden: int, classes: int) -> Stack:
-    """PyG's ``examples/gat.py``: eight heads, then one; features and attention dropped."""
+    """Return the model of PyG's ``examples/gat.py``: eight heads, then one; features and weights dropped."""
     head = max(hidden // CORA_HEADS, 1)
     convs = [
         GATConv(features, head, heads=CORA_HEADS, dropout=0.6),
@@ -175,15 +176,15 @@ def cora_gat(features: int, hidden: int, classes: int) -> Stack:
 
 
 def loader_sage(features: int, hidden: int, classes: int) -> Stack:
-    """GraphSAGE on batches of ``NeighborLoader``, as in PyG's ``examples/reddit.py``: two layers."""
+    """Return two-layer GraphSAGE for batches of ``NeighborLoader``, as in PyG's ``examples/reddit.py``."""
     return Stack([SAGEConv(features, hidden), SAGEConv(hidden, classes)], F.relu, 0.5, returns_scores=True)
 
 
 HEADS = 4
-"""Heads of inner attention layers; the width between the layers is a multiple of it."""
+"""Number of heads of inner attention layers; the width between the layers is a multiple of it."""
 
 CORA_HEADS = 8
-"""Heads of the first layer of :func:`cora_gat`."""
+"""Number of heads in the first layer of :func:`cora_gat`."""
 
 ATTENTION_DROPOUT = 0.1
 """The share of attention weights that :func:`ogb_gat` drops."""
@@ -199,7 +200,7 @@ MODELS: dict[str, Callable[[int, int, int], TwoLayers]] = {
     **ATTENTION,
 }
 
-# The examples for ogbn-products normalise the adjacency matrix before they train; here each layer does, once.
+# The examples for ogbn-products normalise the adjacency matrix before training; here each layer does it once.
 _cached_gcn = partial(GCNConv, cached=True)
 
 PUBLISHED: dict[str, Callable[[int, int, int], Stack]] = {

@@ -1,4 +1,4 @@
-"""Pictures of what was measured."""
+"""Pictures of measurements."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,13 +29,13 @@ from onehop.pictures import (
     YELLOW,
 )
 
-# The same colour for a peer's two widths of indices.
+# Both index widths of a peer have the same colour.
 _COLOURS = (SKY, SKY, BLUE, BLUE, RED, ORANGE, GREY, GREEN, PINK, PINK, YELLOW)
 _MARKERS = ("o", "v", "o", "v", "X", "s", "P", "^", "D", "h", "*")
 
 
 def plot_ops(results: Sequence[CaseResult], machine: str, path: Path) -> None:
-    """A panel for each graph and operation: every peer's time over onehop's, by width."""
+    """Plot a panel for each graph and operation: every peer's time over onehop's, by width."""
     graphs = list(dict.fromkeys(r.graph for r in results))
     operations = list(dict.fromkeys(r.operation for r in results))
     figure = pictures.figure(2.6 * len(operations) + 2.2, 2.2 * len(graphs) + 1.6)
@@ -78,7 +78,7 @@ def _ratios(axes: Axes, cases: Sequence[CaseResult]) -> None:
 
 
 def plot_models(results: Sequence[ModelResult], machine: str, path: Path) -> None:
-    """A panel for each graph: bars of an epoch's time, with the speed-up over plain PyG above onehop's."""
+    """Plot a panel for each graph: bars of an epoch's time, with onehop's speed-up over plain PyG."""
     graphs = list(dict.fromkeys(r.graph for r in results))
     names = list(dict.fromkeys(name for r in results for name in r.times))
     others = [name for name in names if name != PYG.name]
@@ -114,7 +114,7 @@ def _epochs(
 
 
 def plot_serving(results: Sequence[ServingResult], machine: str, path: Path) -> None:
-    """A panel for each size: bars of the latencies at a rate, with how many times shorter onehop's is."""
+    """Plot a panel for each size: bars of the latencies at a rate, with onehop's gain."""
     timed = [r for r in results if not r.is_wrong]
     sizes = list(dict.fromkeys(f"{r.case.nodes:,} nodes, {r.case.edges:,} edges" for r in timed)) or [""]
     figure, panels = _panels(sizes, 9.0, "latency, ms")
@@ -144,7 +144,7 @@ def plot_serving(results: Sequence[ServingResult], machine: str, path: Path) -> 
 
 
 def _panels(graphs: Sequence[str], width: float, what: str = "epoch, ms") -> tuple[Figure, dict[str, Axes]]:
-    """A figure with a panel for each graph, for times."""
+    """Return a figure with a panel for each graph, for times."""
     figure = pictures.figure(max(width, 6.5), 2.6 * len(graphs) + 1.2)
     panels = dict(zip(graphs, figure.subplots(len(graphs), 1, squeeze=False)[:, 0], strict=True))
     for graph, axes in panels.items():
@@ -156,15 +156,15 @@ def _panels(graphs: Sequence[str], width: float, what: str = "epoch, ms") -> tup
 
 
 def plot_parts(results: Sequence[Mapping[str, Any]], machine: str, path: Path) -> None:
-    """A panel for each graph: onehop's epochs in stacked parts, each beside its floor.
+    """Plot a panel for each graph: onehop's epochs in stacked parts, each next to its floor.
 
     Args:
-        results: As :meth:`onehop.bench.models.ModelResult.to_dict` gives them.
-        machine: The machine in a line.
+        results: Results in the form of :meth:`onehop.bench.models.ModelResult.to_dict`.
+        machine: The machine's description in one line.
         path: The PNG, PDF or SVG file.
     """
     shown = [r for r in results if r.get("breakdown")]
-    # Without any breakdown, an empty panel.
+    # If there is no breakdown, the panel is empty.
     graphs = list(dict.fromkeys(r["graph"] for r in shown)) or [""]
     by_graph = {graph: [r for r in shown if r["graph"] == graph] for graph in graphs}
     figure, panels = _panels(graphs, 1.1 * max(1, *map(len, by_graph.values())) + 2.5)
@@ -211,7 +211,7 @@ def plot_limits(
     machine: str,
     path: Path,
 ) -> None:
-    """The gather's bandwidth by row length beside streaming's; with a graph, its own and onehop's."""
+    """Plot the gather's bandwidth by row length, and streaming; with a graph, also its gather and onehop."""
     figure = pictures.figure(7.5, 4.8)
     axes = figure.subplots()
     for (name, bandwidth), style in zip(streams.items(), ("--", ":"), strict=True):
@@ -237,12 +237,13 @@ def plot_limits(
 
 
 def plot_demo(rows: Sequence[Mapping[str, Any]], graph: str, machine: str, path: Path) -> None:
-    """Bars of epoch time and of peak memory, PyG alone and patched.
+    """Plot bars of epoch time and of peak memory, PyG alone and patched.
 
     Args:
-        rows: For each model ``title``, ``pyg`` and ``onehop``, these two with ``epoch_s`` and ``peak_bytes``.
+        rows: For each model ``title``, ``pyg`` and ``onehop``; the latter two have ``epoch_s`` and
+            ``peak_bytes``.
         graph: The graph's name.
-        machine: The machine in a line.
+        machine: The machine's description in one line.
         path: The PNG, PDF or SVG file.
     """
     figure = pictures.figure(max(9.5, 2.6 * len(rows)), 4.2)
@@ -262,7 +263,7 @@ def plot_demo(rows: Sequence[Mapping[str, Any]], graph: str, machine: str, path:
         ]
         pictures.bars(axes, [row["title"] for row in rows], shown)
         axes.set_ylabel(unit)
-        # From milliseconds on Cora to seconds on arxiv.
+        # Values range from milliseconds on Cora to seconds on arxiv.
         pictures.logarithmic(axes)
         axes.margins(y=0.2)
         pictures.style(axes)

@@ -1,4 +1,4 @@
-"""Recipes of the benchmarks' models: width, optimiser, graph. Light to import: no PyG."""
+"""Recipes of the benchmarks' models: width, optimiser, graph. Importing this module does not import PyG."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -8,27 +8,28 @@ import torch
 from onehop import extras
 from onehop.errors import check_choice
 
-# The usual rate for these models on these graphs.
+# The usual learning rate for these models on these graphs.
 LEARNING_RATE = 0.01
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """The training of a model.
+    """The settings with which a model is trained.
 
     Attributes:
-        graph: The graph that its authors train it on, a name of :data:`onehop.bench.sources.OWN`; None for
-            models that belong to no graph.
-        hidden: The width between the layers that its authors chose; None for models without one.
-        layers: How many.
+        graph: The graph on which the model's authors train it, a name in :data:`onehop.bench.sources.OWN`;
+            None for models without their own graph.
+        hidden: The width between the layers that the authors chose; None if they chose none.
+        layers: Number of layers.
         weighted: Whether its layers weigh edges by the degrees of their ends.
         attention: Whether its layers weigh edges by scores.
-        kept_rows: For attention: rows an edge that a layer of PyG keeps for its backward pass.
-        log_probabilities: Whether the model returns logarithms of probabilities, not scores.
-        rate: Adam's.
+        kept_rows: For attention: rows per edge that a PyG layer keeps for its backward pass.
+        log_probabilities: Whether the model returns logarithms of probabilities instead of scores.
+        rate: Adam's learning rate.
         decay: Weight decay.
         decays_first_only: Whether only the first layer's weights decay.
-        fan_out: Neighbours that a mini-batch draws, a figure a layer; empty for the whole graph at once.
+        fan_out: Neighbours that a mini-batch draws, one number per layer; empty if the whole graph is used at
+            once.
     """
 
     graph: str | None = None
@@ -44,7 +45,7 @@ class Recipe:
     fan_out: tuple[int, ...] = ()
 
     def optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
-        """Adam, as the model's authors set it."""
+        """Return Adam with the settings of the model's authors."""
         if not self.decays_first_only:
             return torch.optim.Adam(model.parameters(), lr=self.rate, weight_decay=self.decay)
         first, *rest = model.convs  # type: ignore[misc]
@@ -56,10 +57,10 @@ class Recipe:
         return torch.optim.Adam(groups, lr=self.rate)
 
     def message_bytes(self, edges: int, features: int, hidden: int, classes: int) -> int:
-        """Most bytes of messages that PyG has at a time, in float32.
+        """Return the maximum bytes of messages that PyG has at a time, in float32.
 
-        GCN keeps gathered, weighted and gradient rows of the widest layer's outputs; attention keeps rows of
-        every layer and has three more of the widest at its peak; the others gather their inputs.
+        GCN keeps gathered, weighted and gradient rows of the widest layer's outputs. Attention keeps rows of
+        every layer, and has three more of the widest at its peak. The others gather their inputs.
         """
         widest = max(hidden, classes)
         if self.attention:
@@ -75,7 +76,8 @@ _PRODUCTS = replace(_OGB, graph="products")
 PUBLISHED: dict[str, Recipe] = {
     "ogb-gcn": replace(_OGB, weighted=True),
     "ogb-sage": _OGB,
-    # Of GAT, PyG keeps one gathered row an edge and layer: the messages' gradient is that row times weights.
+    # For GAT, PyG keeps one gathered row per edge and layer: the messages' gradient is this row times
+    # weights.
     "ogb-gat": replace(_OGB, attention=True, kept_rows=1),
     "products-gcn": replace(_PRODUCTS, weighted=True),
     "products-sage": _PRODUCTS,
@@ -93,23 +95,23 @@ TWO_LAYER: dict[str, Recipe] = {
 """Models of :mod:`onehop.bench.plain_models` with two layers of any width, without dropout."""
 
 SERVED = ("gcn", "sage", "gatv2")
-"""Models that answer requests: PyG's own models of three layers, which are not trained."""
+"""Models that answer requests: PyG's own models of three layers, without training."""
 
 RECIPES: dict[str, Recipe] = {**PUBLISHED, **TWO_LAYER}
 
 
 def recipe(model: str) -> Recipe:
-    """The recipe of the model of this name.
+    """Return the recipe of the model of this name.
 
     Raises:
-        ArgumentError: There is none.
+        ArgumentError: There is no such model.
     """
     check_choice("model", model, RECIPES)
     return RECIPES[model]
 
 
 def network(model: str, features: int, hidden: int, classes: int) -> torch.nn.Module:
-    """A new model, its parameters drawn from torch's generator."""
+    """Return a new model, with parameters drawn from torch's generator."""
     recipe(model)
     from onehop.bench import plain_models
 
@@ -118,7 +120,7 @@ def network(model: str, features: int, hidden: int, classes: int) -> torch.nn.Mo
 
 
 def served(model: str, width: int) -> torch.nn.Module:
-    """A new model of three layers that answers requests; all its layers have this width.
+    """Return a new model of three layers that answers requests; all its layers have this width.
 
     Raises:
         ConfigurationError: PyG is not installed.

@@ -14,7 +14,7 @@ from onehop.bench.variants import ONEHOP, PYG
 from onehop.sizes import mebibytes
 from onehop.tables import Column, Table
 
-# What a table has room for.
+# Short names that fit into a table.
 SHORT = {
     "torch-csr-int32": "torch\ncsr 32",
     "torch-csr-int64": "torch\ncsr 64",
@@ -35,7 +35,7 @@ SHORT = {
 
 
 def ops_table(results: Sequence[CaseResult]) -> Table:
-    """A line for each case: milliseconds of all, ratios, share of the roof. Medians."""
+    """Return a table with a line per case: milliseconds of all ways, ratios, share of the roof; medians."""
     graphs = ", ".join(dict.fromkeys(r.graph for r in results))
     peers = [name for name in PEERS if any(name in r.times or name in r.wrong for r in results)]
     columns = (
@@ -49,7 +49,7 @@ def ops_table(results: Sequence[CaseResult]) -> Table:
 
 
 def summary_table(summaries: Sequence[Summary]) -> Table:
-    """A line for each operation: the figures that matter."""
+    """Return a table with a line per operation: the most important figures."""
     columns = (
         Column("operation", "operation", left=True, wraps=False),
         Column("cases", "cases"),
@@ -63,7 +63,7 @@ def summary_table(summaries: Sequence[Summary]) -> Table:
 
 
 def models_table(results: Sequence[ModelResult]) -> Table:
-    """A line for each graph, model and width: milliseconds an epoch, and speed-ups. Medians."""
+    """Return a table with a line per graph, model and width: ms per epoch, and speed-ups; medians."""
     columns = (
         *_model(lambda r: r.model if r.sampler is None else f"{r.model}\n(drawn by {r.sampler})"),
         *map(_times_of, dict.fromkeys(name for r in results for name in r.losses)),
@@ -77,7 +77,7 @@ def models_table(results: Sequence[ModelResult]) -> Table:
 
 
 def parts_table(results: Sequence[ModelResult]) -> Table:
-    """A line for each graph, model and width: the share of each part of onehop's epoch, beside its floor."""
+    """Return a table with a line per graph, model and width: parts of onehop's epoch, and their floors."""
     columns = (
         *_model("model"),
         Column("epoch", lambda r: milliseconds(r.breakdown.epoch_s), wraps=False),
@@ -89,7 +89,7 @@ def parts_table(results: Sequence[ModelResult]) -> Table:
 
 
 def _model(shown: str | Callable[[ModelResult], str]) -> Iterator[Column]:
-    """The columns that name a model, its graph and its width."""
+    """Yield the columns that name a model, its graph and its width."""
     for title, field in (("graph", "graph"), ("model", shown), ("hidden", "hidden")):
         yield Column(title, field, left=True, wraps=False)
 
@@ -104,7 +104,7 @@ def _part(part: str, result: ModelResult) -> str:
 
 
 def limits_table(streams: Mapping[str, Bandwidth], roofs: Sequence[GatherRoof], what: str) -> Table:
-    """Bandwidths in GB/s, and the gather's in percent of streaming."""
+    """Return a table of bandwidths in GB/s, with the gather's also in percent of streaming."""
     read = streams["read"].gbps
     rows: list[tuple[str, float, int | None]] = [
         (f"streaming {name}", bandwidth.gbps, None) for name, bandwidth in streams.items()
@@ -122,7 +122,7 @@ def limits_table(streams: Mapping[str, Bandwidth], roofs: Sequence[GatherRoof], 
 
 
 def roof_table(cases: Sequence[CaseResult], roofs: Sequence[GatherRoof]) -> Table:
-    """A graph's own gather and onehop's sum, by width: GB/s, and percent of the gathers."""
+    """Return a table of a graph's own gather and onehop's sum, by width: GB/s, and percent of the gathers."""
     random = {roof.row_floats: roof.bandwidth.gbps for roof in roofs}
     columns = (
         Column("width", "width"),
@@ -141,7 +141,7 @@ def roof_table(cases: Sequence[CaseResult], roofs: Sequence[GatherRoof]) -> Tabl
 
 
 def serving_table(results: Sequence[ServingResult], workers: str) -> Table:
-    """A line for each model and size: requests a second, and latencies at a rate. Medians."""
+    """Return a table with a line per model and size: requests per second, latencies at a rate; medians."""
     columns = (
         Column("nodes", lambda r: r.case.nodes, "{:,}"),
         Column("edges", lambda r: r.case.edges, "{:,}"),
@@ -157,7 +157,7 @@ def serving_table(results: Sequence[ServingResult], workers: str) -> Table:
 def _beside(
     title: str, measured: Callable[[ServingResult], dict[str, Times]], shown: Callable[[float], str]
 ) -> Iterator[Column]:
-    """PyG's figure, onehop's, and how many times better onehop's is."""
+    """Yield columns of PyG's figure, onehop's figure, and onehop's gain."""
 
     def figure(way: str, result: ServingResult) -> float | None:
         times = measured(result)
@@ -169,7 +169,7 @@ def _beside(
 
 
 def serving_notes(results: Iterable[ServingResult]) -> list[str]:
-    """One sentence for every wrong answer, and for every rate that is too high for one of the ways."""
+    """Return a sentence for every wrong answer, and for every rate that is too high for one of the ways."""
     sentences = []
     for r in results:
         if r.is_wrong:
@@ -188,7 +188,7 @@ def _requests(number: float) -> str:
 
 
 def notes(results: Iterable[CaseResult | ModelResult]) -> list[str]:
-    """One sentence for every reason why something was left out or found wrong, with how often it was."""
+    """Return a sentence for every reason why something was left out or was wrong, with its count."""
     counts: dict[str, int] = {}
     for r in results:
         for name, reason in r.skipped.items():
@@ -206,7 +206,7 @@ def onehop_is_wrong(results: Iterable[CaseResult | ModelResult]) -> bool:
 
 
 def _times_of(name: str) -> Column:
-    """The column of a peer's times."""
+    """Return the column of a peer's times."""
 
     def cell(result: CaseResult | ModelResult) -> str:
         if name in result.wrong:
@@ -221,7 +221,7 @@ def _median(ratio: Ratio | None) -> float | None:
 
 
 def milliseconds(seconds: float) -> str:
-    """Three significant digits, in milliseconds."""
+    """Return seconds as milliseconds with three significant digits."""
     value = seconds * 1e3
     digits = 3 if value < 1 else 2 if value < 10 else 1 if value < 100 else 0
     return f"{value:.{digits}f}"

@@ -1,4 +1,4 @@
-"""The files that results are written to: JSON with the machine and the versions they were measured on."""
+"""The files of results: JSON with the machine and the versions on which they were measured."""
 
 import json
 from collections.abc import Mapping
@@ -10,15 +10,15 @@ from onehop.storage import write_text
 
 
 def write_json(path: Path | None, command: str, content: Mapping[str, Any]) -> None:
-    """Writes what was measured, with the machine and the versions it was measured on.
+    """Write measurements, with the machine and the versions on which they were made.
 
     Args:
-        path: The file; folders above it are made. None: nothing is written.
-        command: What measured, as the key ``command`` has it.
+        path: The file; missing parent folders are created. None means that nothing is written.
+        command: The command that measured, for the key ``command``.
         content: Further keys.
 
     Raises:
-        StorageError: The file cannot be written; an earlier one stays as it was.
+        StorageError: The file cannot be written; an earlier file stays unchanged.
     """
     if path is None:
         return

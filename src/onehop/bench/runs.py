@@ -1,7 +1,7 @@
-"""Training runs, each in a process of its own, so that its peak memory is its own.
+"""Training runs, each in a separate process, so that its peak memory can be measured.
 
-The process is ``python -m onehop.bench.runs``: it reads a JSON object from standard input and writes one JSON
-object a line to standard output: ``loaded``, then an ``epoch`` each, then ``done``.
+The process is ``python -m onehop.bench.runs``. It reads a JSON object from standard input, and writes one
+JSON object per line to standard output: first ``loaded``, then one ``epoch`` per epoch, then ``done``.
 """
 
 import json
@@ -34,9 +34,9 @@ class Order:
         model: A key of :data:`onehop.bench.recipes.RECIPES`.
         patched: Whether ``onehop.patch()`` is called first.
         hidden: Width between the layers.
-        epochs: How many.
-        threads: torch's threads.
-        seed: Of the initial parameters.
+        epochs: Number of epochs.
+        threads: torch's number of threads.
+        seed: Seed of the initial parameters.
     """
 
     task: str
@@ -53,11 +53,11 @@ class Run:
     """The measurements of one run.
 
     Attributes:
-        seconds: Of every epoch; the first includes what is done once for a graph.
-        losses: Of every epoch, before its step.
-        loaded_bytes: Memory resident before the first epoch.
-        peak_bytes: Most memory resident, training included.
-        test_accuracy: Share of the test nodes classified rightly, 0 to 1.
+        seconds: Seconds of every epoch; the first epoch includes work that is done once per graph.
+        losses: Loss of every epoch, before its optimiser step.
+        loaded_bytes: Resident memory before the first epoch.
+        peak_bytes: Maximum resident memory, including training.
+        test_accuracy: Share of the test nodes that are classified correctly, 0 to 1.
     """
 
     seconds: tuple[float, ...]
@@ -68,17 +68,17 @@ class Run:
 
     @property
     def epoch_s(self) -> float:
-        """The median epoch, without the first where there are more."""
+        """The median epoch time, without the first epoch if there are more."""
         return Times(self.seconds[1:] or self.seconds).median_s
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the run, ready for JSON."""
         return {"epoch_s": self.epoch_s, "first_epoch_s": self.seconds[0], **asdict(self)}
 
 
 @contextmanager
 def saved(task: LearningTask) -> Iterator[str]:
-    """The file of a task, for :class:`Order`; it is there while the block runs."""
+    """Context manager that writes a task to a temporary file for :class:`Order` and yields the file."""
     with tempfile.TemporaryDirectory(prefix="onehop-") as folder:
         path = Path(folder) / "task.npz"
         save_task(task, path)
@@ -86,10 +86,10 @@ def saved(task: LearningTask) -> Iterator[str]:
 
 
 def run(order: Order, on_epoch: Callable[[], None]) -> Run:
-    """Trains in a new process; ``on_epoch`` is called after every epoch.
+    """Train in a new process; ``on_epoch`` is called after every epoch.
 
     Raises:
-        OnehopError: The process failed; the message ends with the last line that it wrote.
+        OnehopError: The process failed; the message ends with the last line that the process wrote.
     """
     command = [sys.executable, "-m", "onehop.bench.runs"]
     events: list[dict[str, Any]] = []
@@ -125,7 +125,7 @@ def run(order: Order, on_epoch: Callable[[], None]) -> Run:
 
 
 def main() -> None:
-    """Runs the :class:`Order` on standard input."""
+    """Run the :class:`Order` on standard input."""
     order = Order(**json.load(sys.stdin))
     torch.set_num_threads(order.threads)
     task = load_task(Path(order.task))

@@ -1,9 +1,9 @@
-"""Worker processes that answer requests with a model, as a service's workers do.
+"""Worker processes that answer requests with a model, like the workers of a service.
 
-Each is spawned, because a forked child has none of torch's threads, and imports everything itself. It answers
-one request at a time under ``torch.inference_mode()``, as a service would: torch then records no gradients,
-and tensors have no version counters. A request is a graph and its features. Its tensors are made when it is
-answered, as a service makes them of what it receives.
+Each worker is spawned, because a forked child has none of torch's threads, and imports everything itself. It
+answers one request at a time under ``torch.inference_mode()``, as a service would: torch then records no
+gradients, and tensors have no version counters. A request is a graph and its features. Its tensors are
+created when it is answered, just as a service creates tensors from the data that it receives.
 """
 
 import multiprocessing
@@ -22,17 +22,18 @@ from onehop.bench.arrivals import Answer, answer_next
 from onehop.bench.recipes import served
 from onehop.errors import OnehopError
 
-# Requests of different graphs that are drawn for a case. Later ones repeat the graphs, in new tensors.
+# Maximum number of different requests that are drawn for a case. Later requests repeat the graphs, in new
+# tensors.
 _MOST_DRAWN = 1000
 _DRAWN_BYTES = 64 << 20
-# Answers that are compared before anything is timed.
+# Number of answers that are compared before anything is timed.
 _COMPARED = 5
-# Answers at the beginning of a turn that are not counted: the most of them, and the longest time.
+# Answers at the beginning of a turn that are not counted: their maximum number, and their maximum time.
 _MOST_WARM = 50
 _WARM_S = 0.1
-# The fewest requests that a worker which is always busy answers.
+# Minimum number of requests that an always-busy worker answers.
 _LEAST_BUSY = 3
-# A sleep ends late by up to this; the rest of a wait is spent awake.
+# A sleep may end late by up to this time; the rest of a wait is spent in a busy loop.
 _LATE_S = 2e-4
 
 
@@ -42,10 +43,10 @@ class Case:
 
     Attributes:
         model: A key of :data:`onehop.bench.recipes.SERVED`.
-        nodes: Nodes of each request's graph.
-        edges: Its edges.
-        width: Feature columns, and columns between the layers.
-        seed: Of the parameters and the requests.
+        nodes: Number of nodes of each request's graph.
+        edges: Number of edges of each request's graph.
+        width: Number of feature columns, and of columns between the layers.
+        seed: Seed of the parameters and the requests.
     """
 
     model: str
@@ -56,11 +57,11 @@ class Case:
 
 
 class Servers:
-    """The worker processes; a context manager that ends them.
+    """The worker processes, as a context manager that ends them.
 
     Args:
-        processes: How many.
-        threads: torch's threads in each.
+        processes: Number of processes.
+        threads: torch's number of threads in each process.
     """
 
     def __init__(self, processes: int, threads: int) -> None:
@@ -78,33 +79,33 @@ class Servers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Ends the processes."""
+        """End the processes."""
         for worker, pipe in self._workers:
             pipe.close()
             worker.terminate()
             worker.join()
 
     def prepare(self, case: Case) -> float:
-        """Makes the model and its requests; returns the largest difference of the patched answers.
+        """Create the model and its requests; return the largest difference of the patched answers.
 
-        It is relative to the largest entry of PyG's answer.
+        The difference is relative to the largest entry of PyG's answer.
         """
         differences: list[float] = self._ask("prepare", case)
         return max(differences)
 
     def busy(self, patched: bool, seconds: float) -> tuple[float, list[tuple[int, float]]]:
-        """Has all workers answer requests for so long; returns when they began, and what each did.
+        """Make all workers answer requests for some seconds; return when they began, and each worker's work.
 
-        Of each worker there are the number of its answers, and when it had the last one.
+        A worker's work is the number of its answers, and the time of its last answer.
         """
         begin_s = self._begin(patched)
         return begin_s, self._ask("busy", begin_s, begin_s + seconds)
 
     def serve(self, patched: bool, arrivals: Sequence[float]) -> tuple[list[float], list[Answer]]:
-        """Has the workers answer requests as they arrive.
+        """Make the workers answer requests as they arrive.
 
         Returns:
-            When each request arrived, and the answers of all workers.
+            The arrival time of each request, and the answers of all workers.
         """
         begin_s = self._begin(patched)
         arrived = [begin_s + each for each in arrivals]
@@ -112,15 +113,15 @@ class Servers:
         return arrived, [answer for answers in self._ask("serve", arrived) for answer in answers]
 
     def _begin(self, patched: bool) -> float:
-        """Has all workers leave or enter the patch, and answer until they are warm; returns the time then."""
+        """Make all workers leave or enter the patch, and answer until warm; return the time after that."""
         self._ask("enter", patched)
         return time.perf_counter()
 
     def _ask(self, name: str, *arguments: Any) -> list[Any]:
-        """Calls a method in every worker at a time; returns their results.
+        """Call a method in all workers at the same time; return their results.
 
         Raises:
-            OnehopError: A worker raised it, or has ended.
+            OnehopError: A worker raised it, or a worker has ended.
         """
         try:
             for _, pipe in self._workers:
@@ -135,7 +136,7 @@ class Servers:
 
 
 class _Server:
-    """A worker's model and requests."""
+    """The model and requests of a worker."""
 
     def __init__(self, next_number: Any) -> None:
         self._next = next_number
@@ -173,7 +174,7 @@ class _Server:
         return answers
 
     def _take(self) -> int:
-        """The number of the next request, which no other worker gets."""
+        """Return the number of the next request, which no other worker gets."""
         with self._next.get_lock():
             number: int = self._next.value
             self._next.value += 1
@@ -187,7 +188,7 @@ class _Server:
 
 
 def _work(orders: Connection, next_number: Any, threads: int) -> None:
-    """Runs the commands of the parent process until that process closes the pipe."""
+    """Run the commands of the parent process until it closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent ends its workers
     torch.set_num_threads(threads)
     server = _Server(next_number)
@@ -204,7 +205,7 @@ def _work(orders: Connection, next_number: Any, threads: int) -> None:
 
 
 def _drawn(case: Case) -> list[tuple[Tensor, Tensor]]:
-    """Features and edges of the requests, the same in every process."""
+    """Return features and edges of the requests, the same in every process."""
     generator = torch.Generator().manual_seed(case.seed)
     bytes_each = 4 * case.nodes * case.width + 16 * case.edges
     return [

@@ -1,9 +1,9 @@
-"""Serving a model request by request on the CPU: latencies at a rate, and requests a second of busy workers.
+"""Serving a model request by request on the CPU: latencies at a rate, and requests per second.
 
 PyG and onehop take turns in the same worker processes and answer the same requests. Their answers are
-compared first. Requests of busy workers are a closed loop: a worker begins the next one as soon as it has
-answered. Requests at a rate are an open loop: no answer delays their arrival, and they wait if all workers
-are busy.
+compared first. Requests per second are measured in a closed loop: a worker begins the next request as soon as
+it has answered the last. Latencies at a rate are measured in an open loop: answers do not delay the arrival
+of requests, and requests wait if all workers are busy.
 """
 
 import math
@@ -18,13 +18,13 @@ from onehop.bench.servers import Case, Servers
 from onehop.bench.timing import Ratio, Times, in_turns
 from onehop.errors import ArgumentError
 
-# By name of the way: whether it is patched.
+# Name of a way -> whether it is patched.
 WAYS = {"pyg": False, "onehop": True}
 SIZES = ((40, 160), (400, 1_600), (4_000, 16_000))
 WIDTH = 64
-# Relative to the largest entry: sums of float32 differ in their last digits with their order.
+# Relative to the largest entry, because float32 sums differ in their last digits with their order.
 TOLERANCE = 1e-4
-# The share of what PyG can answer that arrives by default.
+# Default rate as a share of what PyG can answer.
 _LOAD = 0.5
 
 
@@ -33,10 +33,10 @@ class Load:
     """The requests of a measurement, and its turns.
 
     Attributes:
-        rate: Requests that arrive in a second; None means half of what PyG can answer.
-        seconds: About how long a turn lasts.
-        rounds: Turns of each way.
-        seed: Of the arrivals.
+        rate: Requests that arrive per second; None means half of what PyG can answer.
+        seconds: Approximate duration of a turn.
+        rounds: Number of turns for each way.
+        seed: Seed of the arrivals.
     """
 
     rate: float | None
@@ -45,7 +45,7 @@ class Load:
     seed: int
 
     def __post_init__(self) -> None:
-        """Refuses what no clock can follow."""
+        """Refuse values that are not positive and finite."""
         for name, value, unit in (("rate", self.rate, "requests a second"), ("seconds", self.seconds, "s")):
             if value is not None and not 0 < value < math.inf:
                 raise ArgumentError(f"{name}: expected a number above 0 ({unit}), got {value:g}.")
@@ -58,11 +58,11 @@ class ServingResult:
     Attributes:
         case: The model and the size.
         difference: The largest difference of onehop's answers from PyG's, relative to the largest entry.
-        rate: Requests that arrived in a second; None where nothing was timed.
-        requests: How many arrived in a turn.
-        busy_s: Seconds a request of busy workers, all together: one over requests a second, by way.
-        p50_s: Half of the requests at the rate were answered within this, by way.
-        p99_s: 99 % were answered within this, by way.
+        rate: Requests that arrived per second; None if nothing was timed.
+        requests: Number of requests in a turn.
+        busy_s: Seconds per request of all busy workers together (the inverse of requests per second), by way.
+        p50_s: Time within which half of the requests at the rate were answered, by way.
+        p99_s: Time within which 99 % of the requests at the rate were answered, by way.
     """
 
     case: Case
@@ -76,7 +76,7 @@ class ServingResult:
     @property
     def is_wrong(self) -> bool:
         """Return whether the answers differ."""
-        return not self.difference <= TOLERANCE  # NaN is wrong too
+        return not self.difference <= TOLERANCE  # also true for NaN
 
     @property
     def where(self) -> str:
@@ -84,7 +84,7 @@ class ServingResult:
         return f"{self.case.model}, {self.case.nodes:,} nodes, {self.case.edges:,} edges"
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the result, ready for JSON."""
         return {
             "model": self.case.model,
             "nodes": self.case.nodes,
@@ -110,15 +110,15 @@ class ServingResult:
 
 
 def gain(times: dict[str, Times]) -> Ratio | None:
-    """PyG's time over onehop's; None where they were not timed."""
+    """Return PyG's time divided by onehop's; None if they were not timed."""
     return Ratio.of(times["pyg"], times["onehop"]) if times else None
 
 
 def sizes(text: str) -> list[tuple[int, int]]:
-    """Nodes and edges of graphs, from a list such as ``40:160,400:1600``.
+    """Return nodes and edges of graphs from a list such as ``40:160,400:1600``.
 
     Raises:
-        ArgumentError: An entry is no such pair, or there are none.
+        ArgumentError: An entry is not such a pair, or the list is empty.
     """
     pairs = []
     for entry in names(text):
@@ -134,7 +134,7 @@ def sizes(text: str) -> list[tuple[int, int]]:
 
 
 def measure(servers: Servers, cases: Iterable[Case], load: Load) -> Iterator[ServingResult]:
-    """Measures models, each on graphs of a size; yields each result."""
+    """Measure models, each on graphs of one size; yield each result."""
     for case in cases:
         result = ServingResult(case, servers.prepare(case))
         if not result.is_wrong:
@@ -158,5 +158,5 @@ def _time(servers: Servers, result: ServingResult, load: Load) -> None:
 
 
 def _busy(servers: Servers, patched: bool, seconds: float) -> float:
-    """Seconds a request, of all workers together."""
+    """Return the seconds per request of all workers together."""
     return 1 / answered_a_second(*servers.busy(patched, seconds))

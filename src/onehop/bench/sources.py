@@ -1,4 +1,4 @@
-"""The graphs that ``--graph`` and ``--graphs`` name, and the models that are measured on each."""
+"""The graphs that ``--graph`` and ``--graphs`` name, and the models that are measured on each graph."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -15,11 +15,11 @@ from onehop.bench.tasks import LearningTask
 from onehop.datasets import splits
 from onehop.errors import ArgumentError
 
-# At full size a message of PyG's for every edge of products would need a hundred gigabytes.
+# At full size, PyG's messages for all edges of products would need a hundred gigabytes.
 PRODUCTS_SCALE = 0.02
-# Cora's public split has 20 training nodes a class, 500 nodes for validation and 1,000 for testing.
+# Cora's public split has 20 training nodes per class, 500 nodes for validation and 1,000 for testing.
 _PUBLIC = (20, 500 / 2_708, 1_000 / 2_708)
-# Of models that belong to no graph, and of those whose authors chose no width.
+# Widths for models without their own graph, and for models whose authors chose no width.
 WIDTHS = (32, 128)
 _BENCHMARK_GRAPHS = tuple((name, False) for name in graphs.GRAPHS)
 TWIN = "twin:"
@@ -35,17 +35,18 @@ def dataset(
     *,
     features: bool = True,
 ) -> datasets.Dataset:
-    """The data set that ``source`` names.
+    """Load the data set that ``source`` names.
 
     Args:
         source: A file, ``pyg:NAME``, ``ogb:NAME`` or ``twin:NAME``.
-        progress: Told how far it is.
-        seed: Of a twin.
-        scale: Multiplies a twin's nodes and edges.
-        features: Whether a twin's features are drawn.
+        progress: Called with the current step and the share that is done.
+        seed: Seed of a twin.
+        scale: Multiplies a twin's numbers of nodes and edges.
+        features: Whether a twin's features are generated.
 
     Raises:
-        ArgumentError: The kind or the name is unknown, there is no such file, or it cannot be scaled.
+        ArgumentError: The kind or the name is unknown, the file does not exist, or the data set cannot be
+            scaled.
     """
     if scale != 1 and not source.startswith(TWIN):
         raise ArgumentError(
@@ -67,12 +68,12 @@ def dataset(
 
 
 def training_set(source: str, progress: datasets.Progress | None = None) -> datasets.Dataset:
-    """As :func:`dataset`, where a benchmark graph's bare name means its twin."""
+    """Load a data set as :func:`dataset` does; a benchmark graph's bare name means its twin."""
     return dataset(f"{TWIN}{source}" if source in graphs.GRAPHS else source, progress)
 
 
 def structure(source: str) -> Workload:
-    """The edges that ``source`` names: a benchmark graph's bare name, or as :func:`dataset`."""
+    """Return the edges that ``source`` names: a benchmark graph's bare name, or as for :func:`dataset`."""
     if source in graphs.GRAPHS:
         return graphs.workload(source)
     data = dataset(source)
@@ -88,7 +89,7 @@ def _products(progress: datasets.Progress | None) -> LearningTask:
 
 
 def _cora(progress: datasets.Progress | None) -> LearningTask:
-    """Cora with features divided by their sums: a file in the folder that ONEHOP_DATA names, or the twin."""
+    """Load Cora with features divided by their sums, from a file in ONEHOP_DATA's folder or as the twin."""
     folder = os.environ.get("ONEHOP_DATA")
     path = None if folder is None else Path(folder) / "cora.npz"
     if path is None or not path.exists():
@@ -107,16 +108,16 @@ OWN: dict[str, Callable[[datasets.Progress | None], LearningTask]] = {
     "products": _products,
     "cora": _cora,
 }
-"""The graphs of :data:`onehop.bench.recipes.PUBLISHED`."""
+"""Loaders of the graphs of :data:`onehop.bench.recipes.PUBLISHED`."""
 
 
 @dataclass(frozen=True)
 class ModelsOfGraph:
-    """The models of one graph.
+    """The models that are measured on one graph.
 
     Attributes:
-        source: What names the graph.
-        is_own: Whether the name is a key of :data:`OWN`, not what ``--graphs`` takes.
+        source: The name of the graph.
+        is_own: Whether the name is a key of :data:`OWN` instead of a value of ``--graphs``.
         cases: Models, each with a width between its layers.
     """
 
@@ -125,7 +126,7 @@ class ModelsOfGraph:
     cases: tuple[tuple[str, int], ...]
 
     def load(self, progress: datasets.Progress | None = None) -> LearningTask:
-        """The task on the graph."""
+        """Load the task on the graph."""
         if self.is_own:
             return OWN[self.source](progress)
         return LearningTask.of(training_set(self.source, progress))
@@ -138,14 +139,14 @@ def jobs(
     elsewhere: Sequence[tuple[str, bool]] = _BENCHMARK_GRAPHS,
     widths: Sequence[int] = WIDTHS,
 ) -> list[ModelsOfGraph]:
-    """Everything to be measured, graph by graph.
+    """Return all measurements to make, graph by graph.
 
     Args:
         models: Keys of :data:`onehop.bench.recipes.RECIPES`.
-        graph_names: What ``--graphs`` names, for all models alike; None means that each published model is
-            trained on the graph of its authors, and the others on those of ``elsewhere``.
-        hidden: Widths of all models; None means those of the authors, and ``widths`` for the others.
-        elsewhere: Graphs of models that belong to no graph, as the first two fields of a job.
+        graph_names: The graphs of ``--graphs``, for all models. None means that each published model is
+            trained on its authors' graph, and the other models on the graphs of ``elsewhere``.
+        hidden: Widths of all models; None means the authors' widths, and ``widths`` for the other models.
+        elsewhere: Graphs for models without their own graph, as the first two fields of a job.
         widths: Widths of models whose authors chose none.
     """
     grouped: dict[tuple[str, bool], list[tuple[str, int]]] = {}

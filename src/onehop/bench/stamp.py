@@ -1,4 +1,4 @@
-"""The circumstances of a figure: machine, threads, versions, date."""
+"""The circumstances of a measurement: machine, threads, versions, date."""
 
 import datetime
 import importlib.metadata
@@ -12,7 +12,7 @@ import torch
 import onehop
 from onehop import config, native, processor
 
-# Packages whose version may change a figure.
+# Packages whose version may change a result.
 PACKAGES = (
     "torch",
     "torch_geometric",
@@ -31,7 +31,7 @@ CACHE_FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 def stamp() -> dict[str, Any]:
-    """Machine, instruction set, threads, versions and date, ready for JSON."""
+    """Return machine, instruction set, threads, versions and date, ready for JSON."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": machine(),
@@ -43,7 +43,7 @@ def stamp() -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    """Processor, caches and memory."""
+    """Return processor, caches and memory."""
     return {
         "processor": processor.name(),
         "cores": cores(),
@@ -55,12 +55,12 @@ def machine() -> dict[str, Any]:
 
 
 def cores() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of Python, onehop and the packages that matter; None where one is not installed."""
+    """Return the versions of Python, onehop and important packages; None if one is not installed."""
     by_package: dict[str, str | None] = {"python": platform.python_version(), "onehop": onehop.__version__}
     for package in PACKAGES:
         try:
@@ -68,12 +68,12 @@ def versions() -> dict[str, str | None]:
         except importlib.metadata.PackageNotFoundError:
             by_package[package] = None
     if by_package["torch"] is not None:
-        by_package["torch"] = torch.__version__  # with the build, as in 2.13.0+cpu
+        by_package["torch"] = torch.__version__  # with the build, for example 2.13.0+cpu
     return by_package
 
 
 def caches() -> dict[str, int]:
-    """Bytes of each cache that the first core sees, such as ``{"L1 data": 32768, "L3": 33554432}``."""
+    """Return the bytes of each cache of the first core, such as ``{"L1 data": 32768, "L3": 33554432}``."""
     sizes = {}
     for folder in sorted(CACHE_FOLDER.glob("index*")):
         kind, level, size = (_read(folder / name) for name in ("type", "level", "size"))
@@ -84,12 +84,12 @@ def caches() -> dict[str, int]:
 
 
 def last_level_cache_bytes() -> int:
-    """Bytes of the largest cache; 32 MiB where the system does not tell."""
+    """Return the bytes of the largest cache; 32 MiB if the system does not report it."""
     return max(caches().values(), default=32 << 20)
 
 
 def machine_line() -> str:
-    """The machine in one line, for titles."""
+    """Return the machine in one line, for titles."""
     threads = f"{native.threads()} thread{'' if native.threads() == 1 else 's'}"
     return f"{processor.name()}, {threads}, {native.extension.selected_isa()}, torch {torch.__version__}"
 

@@ -22,11 +22,11 @@ class LearningTask:
         name: The data set's name.
         edge_index: [2, E].
         x: [N, F], float32.
-        y: [N], int64; -1 where unknown.
+        y: [N], int64; -1 if unknown.
         num_classes: Number of classes.
         train_mask: [N], bool.
         test_mask: [N], bool.
-        notes: What had to be made up because the data set has none; empty if nothing.
+        notes: What was generated because the data set lacks it; empty if nothing was.
     """
 
     name: str
@@ -40,11 +40,11 @@ class LearningTask:
 
     @classmethod
     def of(cls, dataset: Dataset, seed: int = 0) -> "LearningTask":
-        """The task that a data set sets.
+        """Return the task that a data set gives.
 
-        Where there are no features, they are made from the degrees: log2(1 + degree) in and out,
-        standardised, and a one. Where there are no labels, they are the quarters of the nodes by in-degree.
-        Where there is no split, 60 % of the labelled nodes are for training and 20 % for testing.
+        Missing features are computed from the degrees: log2(1 + degree) for in- and out-degree, standardised,
+        and a one. Missing labels are the quarters of the nodes by in-degree. Without a split, 60 % of the
+        labelled nodes are for training and 20 % for testing.
 
         Raises:
             ArgumentError: The graph has no nodes.
@@ -66,25 +66,25 @@ class LearningTask:
         return cls(dataset.name, dataset.edge_index, x.float(), y, num_classes, train, test, tuple(notes))
 
     def row_normalised(self) -> "LearningTask":
-        """A copy with every node's features divided by their sum, as PyG's ``NormalizeFeatures`` does."""
+        """Return a copy with each node's features divided by their sum, as in PyG's ``NormalizeFeatures``."""
         return replace(self, x=self.x / self.x.sum(dim=1, keepdim=True).clamp(min=1))
 
 
 def save_task(task: LearningTask, path: Path) -> None:
-    """Writes the tensors of a task as ``.npz``, for another process to load."""
+    """Write the tensors of a task as ``.npz``, for another process to load."""
     arrays = {name: getattr(task, name).numpy() for name in _TENSORS}
     np.savez(path, name=np.array(task.name), num_classes=np.array(task.num_classes), **arrays)
 
 
 def load_task(path: Path) -> LearningTask:
-    """The task that :func:`save_task` wrote, without its notes."""
+    """Return the task that :func:`save_task` wrote, without its notes."""
     with np.load(path, allow_pickle=False) as arrays:
         edge_index, x, y, train, test = (torch.from_numpy(arrays[name]) for name in _TENSORS)
         return LearningTask(str(arrays["name"]), edge_index, x, y, int(arrays["num_classes"]), train, test)
 
 
 def degree_features(dataset: Dataset) -> Tensor:
-    """[N, 3], float32: standardised log2(1 + in-degree) and log2(1 + out-degree), and a one."""
+    """Return [N, 3], float32: standardised log2(1 + in-degree) and log2(1 + out-degree), and a one."""
     source, target = dataset.edge_index
     columns = [torch.ones(dataset.num_nodes, device="cpu")]
     for ends in (target, source):
@@ -94,7 +94,7 @@ def degree_features(dataset: Dataset) -> Tensor:
 
 
 def degree_labels(dataset: Dataset) -> Tensor:
-    """[N], int64: 0 to 3, the quarter of the nodes that a node's in-degree falls into."""
+    """Return [N], int64: 0 to 3, the quarter of the nodes to which a node belongs by its in-degree."""
     degrees = torch.bincount(dataset.edge_index[1], minlength=dataset.num_nodes)
     ordered = degrees.sort().values
     bounds = ordered[(torch.tensor([1, 2, 3], device="cpu") * len(ordered)) // 4]
@@ -102,7 +102,7 @@ def degree_labels(dataset: Dataset) -> Tensor:
 
 
 def split(labelled: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-    """Masks [N] for training and for testing, drawn among the nodes whose label is known."""
+    """Return masks [N] for training and for testing, drawn among the nodes with a known label."""
     nodes = labelled.nonzero().squeeze(1)
     order = nodes[torch.randperm(len(nodes), generator=torch.Generator().manual_seed(seed), device="cpu")]
     cut, rest = round(_TRAIN * len(nodes)), round((_TRAIN + _VAL) * len(nodes))

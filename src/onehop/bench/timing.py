@@ -1,4 +1,4 @@
-"""Times of several callables, taken in turns, and the figures drawn from them."""
+"""Times of several callables, measured in turns, and statistics of the times."""
 
 import gc
 import math
@@ -15,15 +15,16 @@ Name = TypeVar("Name", bound=Hashable)
 T = TypeVar("T")
 Context = Callable[[], AbstractContextManager[Any]]
 
-# A callable that has used up its time is still called this often: a median of fewer says little.
+# A callable that has used up its time is still called this often, because a median of fewer calls says
+# little.
 LEAST_ROUNDS = 3
-# A turn has no more calls than this.
+# Maximum number of calls in a turn.
 MOST_ROUNDS = 200
-# Calls shorter than this are repeated inside a turn, once unmeasured and once measured: what the caches held
-# belonged to others.
+# Calls shorter than this are repeated inside a turn, first unmeasured and then measured, because the caches
+# held other callables' data before.
 SHORT_S = 5e-3
 # Idle threads of another library's pool spin for some milliseconds before they sleep; until then they would
-# take the next callable's cores.
+# use the next callable's cores.
 PAUSE_S = 0.01
 
 
@@ -32,19 +33,19 @@ class Times:
     """The times of one callable.
 
     Attributes:
-        seconds: One figure a round, in the order measured.
+        seconds: One number per round, in the order measured.
     """
 
     seconds: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        """A summary of nothing would be meaningless."""
+        """Refuse an empty list of times."""
         if not self.seconds:
             raise ArgumentError("seconds: expected at least one time.")
 
     @property
     def median_s(self) -> float:
-        """The middle time."""
+        """The median time."""
         return quantile(self.seconds, 0.5)
 
     @property
@@ -53,7 +54,7 @@ class Times:
         return min(self.seconds)
 
     def to_dict(self) -> dict[str, float | int]:
-        """Rounds, minimum, quartiles and median, in seconds."""
+        """Return rounds, minimum, quartiles and median, in seconds."""
         return {
             "rounds": len(self.seconds),
             "min_s": self.min_s,
@@ -73,19 +74,19 @@ class Ratio:
 
     @classmethod
     def of(cls, slow: Times, fast: Times) -> "Ratio":
-        """``slow / fast``, each time over the time of the same round."""
+        """Return ``slow / fast``; each time is divided by the time of the same round."""
         rounds = [a / b for a, b in zip(slow.seconds, fast.seconds, strict=False)]
         return cls(*(quantile(rounds, part) for part in (0.5, 0.25, 0.75)))
 
 
 @dataclass(kw_only=True)
 class Compared:
-    """Ways to do the same, checked before they are timed.
+    """Several ways to compute the same, checked before they are timed.
 
     Attributes:
         times: Times by the name of the way.
-        skipped: Why a way was not run, by its name.
-        wrong: What is wrong with a way's result, by its name; such a way is not timed.
+        skipped: The reason why a way was not run, by its name.
+        wrong: What is wrong with a way's result, by its name; a wrong way is not timed.
     """
 
     times: dict[str, Times] = field(default_factory=dict)
@@ -93,13 +94,13 @@ class Compared:
     wrong: dict[str, str] = field(default_factory=dict)
 
     def ratio(self, slow: str | None, fast: str) -> Ratio | None:
-        """Return the times of one way over those of another; None if one of them was not timed."""
+        """Return one way's times divided by another's; None if one of them was not timed."""
         if slow is None or slow not in self.times or fast not in self.times:
             return None
         return Ratio.of(self.times[slow], self.times[fast])
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the comparison, ready for JSON."""
         return {
             "times": {name: times.to_dict() for name, times in self.times.items()},
             "skipped": self.skipped,
@@ -113,13 +114,14 @@ def interleave(
     budget_s: float = math.inf,
     contexts: Mapping[str, Context] | None = None,
 ) -> dict[str, Times]:
-    """Calls everything once unmeasured, then in turns, so that a slow moment of the machine meets all alike.
+    """Call everything once unmeasured, then in turns, so that slow moments affect all callables equally.
 
     Args:
-        calls: What is measured, by name.
-        rounds: How often each is measured.
-        budget_s: Time after which a callable is left out of further rounds, once it has had three of them.
-        contexts: Entered around the turns of the callables of these names, untimed; None for none.
+        calls: The callables to measure, by name.
+        rounds: Number of measurements of each.
+        budget_s: Time after which a callable is left out of further rounds, if it has had three of them.
+        contexts: Contexts entered, untimed, around the turns of the callables of these names; None means
+            none.
 
     Returns:
         The times by name, in the order given.
@@ -148,14 +150,15 @@ def in_turns(
     rounds: int,
     is_enough: Callable[[Name, list[float]], bool] = lambda name, seconds: False,
 ) -> dict[Name, Times]:
-    """Measures in turns, round by round.
+    """Measure in turns, round by round.
 
-    The same measurement under a second name is a control: its ratio to the first tells how large noise is.
+    The same measurement under a second name is a control: its ratio to the first shows how large the noise
+    is.
 
     Args:
-        turns: By name, what measures: it returns the seconds of a call.
-        rounds: How many turns each has.
-        is_enough: Whether one with these times so far needs no further turn.
+        turns: By name, the function that measures and returns the seconds of a call.
+        rounds: Number of turns for each.
+        is_enough: Returns whether a name with these times needs no further turn.
 
     Returns:
         The times by name, in the order given.
@@ -167,7 +170,7 @@ def in_turns(
         raise ArgumentError(f"rounds: expected 1 or more, got {rounds}.")
     seconds: dict[Name, list[float]] = {name: [] for name in turns}
     collecting = gc.isenabled()
-    gc.disable()  # a collection would be counted as time of the call that runs
+    gc.disable()  # a collection would count as time of the running call
     try:
         for _ in range(rounds):
             for name, turn in turns.items():
@@ -180,13 +183,13 @@ def in_turns(
 
 
 def within(context: Context, call: Callable[[], T]) -> T:
-    """The result of a call inside a context."""
+    """Return the result of a call inside a context."""
     with context():
         return call()
 
 
 def timed(call: Callable[[], object], rounds: int) -> Times:
-    """The times of a number of calls; one before them is not counted.
+    """Return the times of a number of calls; one call before them is not counted.
 
     Raises:
         ArgumentError: ``rounds`` is less than 1.
@@ -196,19 +199,19 @@ def timed(call: Callable[[], object], rounds: int) -> Times:
 
 
 def median_of_turn(call: Callable[[], object], turn_s: float, least: int = LEAST_ROUNDS) -> float:
-    """Median seconds of as many calls as fit into ``turn_s``; one before them is not counted.
+    """Return the median seconds of as many calls as fit into ``turn_s``; one before them is not counted.
 
     Args:
-        call: What is measured.
-        turn_s: Seconds.
-        least: Calls that are measured though they take longer.
+        call: The callable to measure.
+        turn_s: Duration of the turn in seconds.
+        least: Minimum number of measured calls, even if they take longer.
     """
     rounds = max(least, min(MOST_ROUNDS, int(turn_s / max(measure_once(call), 1e-7))))
     return quantile([measure_once(call) for _ in range(rounds)], 0.5)
 
 
 def measure_once(call: Callable[[], object], repeats: int = 1) -> float:
-    """Seconds that one of ``repeats`` calls takes."""
+    """Return the seconds that one of ``repeats`` calls takes."""
     begin = time.perf_counter()
     for _ in range(repeats):
         call()
@@ -216,7 +219,7 @@ def measure_once(call: Callable[[], object], repeats: int = 1) -> float:
 
 
 def quantile(values: Iterable[float], q: float) -> float:
-    """The q-quantile (0 to 1) of ``values``, interpolated linearly between neighbours."""
+    """Return the q-quantile (0 to 1) of ``values``, interpolated linearly between neighbours."""
     ordered = sorted(values)
     position = q * (len(ordered) - 1)
     below = math.floor(position)
@@ -225,7 +228,7 @@ def quantile(values: Iterable[float], q: float) -> float:
 
 
 def geometric_mean(values: Iterable[float]) -> float:
-    """The mean that suits ratios.
+    """Return the geometric mean, which is the suitable mean for ratios.
 
     Raises:
         ArgumentError: There are no values, or one is not positive.

@@ -1,9 +1,9 @@
 """Training of a node classifier, the same for every way of aggregating.
 
-An epoch is one step over the whole graph, or goes over mini-batches, which are the same for every way too.
+An epoch is one step over the whole graph, or a pass over mini-batches, which are also the same for every way.
 PyG's ``NeighborLoader`` draws them with pyg-lib if that is installed, with and without the patch, from
-torch's generator. Otherwise onehop's sampler is given to PyG's loader, with a seed: the same nodes have the
-same neighbours, patched or not.
+torch's generator. Otherwise onehop's sampler is passed to PyG's loader with a seed, so the same nodes have
+the same neighbours, patched or not.
 """
 
 import contextlib
@@ -17,16 +17,17 @@ from torch import Tensor
 from onehop.bench.recipes import LEARNING_RATE as LEARNING_RATE, network, recipe
 from onehop.bench.tasks import LearningTask
 
-# Nodes whose labels a batch learns from, as PyG's examples have it.
+# Number of nodes whose labels a batch learns from, as in PyG's examples.
 SEEDS = 1024
-# Batches of an epoch at most: only the first training nodes, because PyG takes a minute for all of arxiv's.
+# Maximum number of batches in an epoch: only the first training nodes are used, because PyG takes a minute
+# for all of arxiv's.
 MOST_BATCHES = 16
 ONEHOP = "onehop"
 _DRAWS_SEED = 0
 
 
 class Training:
-    """One model on its way: seeded, with its authors' optimiser, the whole graph at once."""
+    """The training of one model: seeded, with its authors' optimiser, over the whole graph at once."""
 
     def __init__(
         self,
@@ -37,15 +38,15 @@ class Training:
         edges: Any = None,
         autocast: torch.dtype | None = None,
     ) -> None:
-        """Prepares the first epoch.
+        """Prepare the first epoch.
 
         Args:
             model: A key of :data:`onehop.bench.recipes.RECIPES`.
-            task: What is learnt.
+            task: The learning task.
             hidden: Width between the layers.
-            seed: Of the initial parameters.
-            edges: What the layers are given for edges; None means the task's ``edge_index``.
-            autocast: The dtype that forward passes compute in where torch's autocast says so; None for none.
+            seed: Seed of the initial parameters.
+            edges: The argument for edges that the layers get; None means the task's ``edge_index``.
+            autocast: The dtype of torch's autocast in forward passes; None means no autocast.
         """
         self._recipe = recipe(model)
         torch.manual_seed(seed)
@@ -57,7 +58,7 @@ class Training:
         self._labels = task.y[task.train_mask]
 
     def epoch(self) -> float:
-        """Forward, backward, one step of the optimiser; returns the loss."""
+        """Run forward, backward and one optimiser step; return the loss."""
         self.model.train()
         return self._step(self.task.x, self.edges, self.task.train_mask, self._labels)
 
@@ -77,7 +78,7 @@ class Training:
 
     @torch.no_grad()
     def test_accuracy(self) -> float:
-        """The share of test nodes that are classified rightly, 0 to 1."""
+        """Return the share of test nodes that are classified correctly, 0 to 1."""
         self.model.eval()
         mask = self.task.test_mask
         guess = self.model(self.task.x, self.edges)[mask].argmax(dim=-1)
@@ -85,14 +86,14 @@ class Training:
 
 
 class BatchTraining(Training):
-    """As :class:`Training`; an epoch goes once over the training nodes, in mini-batches."""
+    """A training whose epoch goes once over the training nodes, in mini-batches."""
 
     def __init__(self, model: str, task: LearningTask, hidden: int, **options: Any) -> None:
         super().__init__(model, task, hidden, **options)
         self._batches = batches(task, self._recipe.fan_out)
 
     def epoch(self) -> float:
-        """One step of the optimiser a batch; returns the mean of the losses."""
+        """Run one optimiser step per batch; return the mean of the losses."""
         self.model.train()
         losses = []
         for batch in self._batches:
@@ -102,20 +103,20 @@ class BatchTraining(Training):
 
 
 def start(model: str, task: LearningTask, hidden: int, **options: Any) -> Training:
-    """The training of the model's recipe: the whole graph at once, or mini-batches."""
+    """Start the training of the model's recipe, over the whole graph at once or in mini-batches."""
     kind = BatchTraining if recipe(model).fan_out else Training
     return kind(model, task, hidden, **options)
 
 
 def drawn_by() -> str:
-    """The sampler of the batches: pyg-lib, which the patch leaves to PyG, or else onehop."""
+    """Return the sampler of the batches: pyg-lib, which the patch leaves to PyG, or else onehop."""
     from onehop.integrations.pyg.operators import has_pyg_lib
 
     return "pyg-lib" if has_pyg_lib() else ONEHOP
 
 
 def batches(task: LearningTask, fan_out: tuple[int, ...]) -> Iterable[Any]:
-    """The batches of an epoch, shuffled anew at each iteration, from torch's generator."""
+    """Return the batches of an epoch, shuffled anew at each iteration by torch's generator."""
     from torch_geometric.data import Data
     from torch_geometric.loader import NeighborLoader
 

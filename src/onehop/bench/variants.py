@@ -1,4 +1,4 @@
-"""The ways to train one and the same PyG model: what its layers are given for edges, and what is patched."""
+"""The ways to train the same PyG model: what its layers get as edges, and what is patched."""
 
 import contextlib
 from collections.abc import Callable, Sequence
@@ -15,9 +15,9 @@ from onehop.bench.peers.base import beta_warnings_ignored, import_reason
 from onehop.bench.peers.sparse import csr_tensor, sparse_tensor
 from onehop.errors import ArgumentError
 
-# How far losses may be apart, relatively: Adam turns rounding errors of small gradients into steps.
+# Maximum relative difference of losses, because Adam turns rounding errors of small gradients into steps.
 LOSS_TOLERANCE = 1e-3
-# With products in bfloat16, which has 8 bits of precision.
+# Maximum difference with products in bfloat16, which has 8 bits of precision.
 _BFLOAT16_TOLERANCE = 1e-1
 
 
@@ -26,15 +26,15 @@ class Variant:
     """A way to train.
 
     Attributes:
-        name: For tables.
-        edges: Makes what the model's layers are given for edges.
+        name: The variant's name in tables.
+        edges: Makes the argument for edges that the model's layers get.
         context: Entered around every epoch.
-        available: Why it cannot be used here; None if it can.
-        makes_messages: Whether it makes a row for every edge.
-        prepare: Done to the model before it is trained.
-        autocast: The dtype of torch's autocast in forward passes; None for none.
-        tolerance: How far its losses may be from PyG's, relatively.
-        takes_edge_index: Whether the layers are given ``edge_index``.
+        available: Returns why the variant cannot be used here; None if it can.
+        makes_messages: Whether the variant creates a row for every edge.
+        prepare: Applied to the model before training.
+        autocast: The dtype of torch's autocast in forward passes; None means no autocast.
+        tolerance: Maximum relative difference of its losses from PyG's.
+        takes_edge_index: Whether the layers get ``edge_index``.
     """
 
     name: str
@@ -62,7 +62,7 @@ def _isplib(workload: Workload) -> Any:
 
 
 def _keep_normalisation(model: torch.nn.Module) -> None:
-    """Has GCN normalise a SparseTensor once; iSpLib would not know a new one again in every epoch."""
+    """Make GCN normalise a SparseTensor only once, because iSpLib would see a new one in every epoch."""
     from torch_geometric.nn import GCNConv
 
     for layer in model.modules():
@@ -95,9 +95,9 @@ ISPLIB = Variant(
     takes_edge_index=False,
 )
 PEERS = {variant.name: variant for variant in (PYG, TORCH_CSR, SPARSE_TENSOR, ISPLIB)}
-# Name of an ablation -> what shows it.
+# Name of an ablation -> the variant that shows it.
 ABLATIONS = {"keep_memory": FRESH_MEMORY, "reuse": NO_REUSE, "associate": NO_ASSOCIATION}
-# Further ways, by the names that the command line knows: 16 bits through autocast, and torch.compile.
+# Further ways by their names on the command line: 16 bits with autocast, and torch.compile.
 FURTHER = {
     "bf16": _in_bfloat16(ONEHOP, "onehop-bf16"),
     "compiled": replace(ONEHOP, name="onehop-compiled", prepare=lambda model: model.compile(fullgraph=True)),
@@ -109,7 +109,7 @@ FURTHER = {
 def choose(
     ablations: list[str], peers: list[str] | None = None, further: Sequence[str] = ()
 ) -> list[Variant]:
-    """onehop, its ablations, further ways, and the peers of these names; all peers for None.
+    """Return onehop, its ablations, further ways, and the peers of these names; None means all peers.
 
     Raises:
         ArgumentError: A name is unknown.

@@ -1,12 +1,13 @@
-"""The work that an epoch of a model cannot do without, counted on a graph of seven nodes.
+"""The minimum work of an epoch of a model, counted on a graph of seven nodes.
 
-The model's forward pass is run once on it, and what is called is written down: products, dropout, other
-elementwise steps, and the layers, whose aggregations follow from their kind. Rows are then put at the true
-number of nodes or edges. The backward pass is derived: a product has two gradients, or one where its input
-needs none; an elementwise step has one; aggregations run over the transposed graph.
+The model's forward pass runs once on this graph, and all calls are recorded: products, dropout, other
+elementwise steps, and the layers, whose aggregations follow from their kind. Numbers of rows are then
+replaced by the true number of nodes or edges. The backward pass is derived: a product has two gradients, or
+one if its input needs none; an elementwise step has one gradient; aggregations run over the transposed graph.
 
-Left out because it is small, or because no part owns it: the loss, the optimiser, normalisation by degrees,
-biases, and attention's scores, which can be computed while rows are read for another reason.
+Some work is left out because it is small or because it belongs to no part: the loss, the optimiser,
+normalisation by degrees, biases, and attention's scores, which can be computed while rows are read for
+another purpose.
 """
 
 import inspect
@@ -24,10 +25,10 @@ from onehop.bench.limits import aggregated_bytes, attention_bytes
 from onehop.bench.recipes import network
 from onehop.bench.tasks import LearningTask
 
-# Features with fewer non-zeros than this share are multiplied by adding up the weights' rows of their
-# non-zeros, where that is faster.
+# If features have a smaller share of non-zeros than this, their product is computed by adding up the weight's
+# rows of the non-zeros, if that is faster.
 SPARSE_SHARE = 0.05
-# The little graph: no two of nodes, edges, and edges with a loop at every node are equal.
+# The small graph: its numbers of nodes, of edges, and of edges with a loop at every node are all different.
 _NODES = 7
 _STEPS = ((0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3), (1, 2, 3, 4, 5, 6, 0, 2, 3, 4, 5))
 _ELEMENTWISE = ("relu", "elu", "batch_norm", "log_softmax")
@@ -40,10 +41,10 @@ class Product:
     """A dense product of [rows, depth] by [depth, columns].
 
     Attributes:
-        rows: Of the result.
-        depth: Terms of each sum.
-        columns: Of the result.
-        nonzeros: Entries of the sparse factor that are not 0; None where both are dense.
+        rows: Number of rows of the result.
+        depth: Number of terms of each sum.
+        columns: Number of columns of the result.
+        nonzeros: Number of non-zero entries of the sparse factor; None if both factors are dense.
     """
 
     rows: int
@@ -53,7 +54,7 @@ class Product:
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions."""
+        """Number of multiplications and additions."""
         return 2 * self.rows * self.depth * self.columns
 
 
@@ -64,8 +65,8 @@ class EpochWork:
     Attributes:
         gathered: Bytes that aggregations move, by width of the rows.
         products: How often each product is computed.
-        dropped: Passes of dropout over matrices, each read once and written once, by shape.
-        elementwise: The same for all other elementwise steps.
+        dropped: Number of dropout passes over matrices, each read once and written once, by shape.
+        elementwise: Number of passes of all other elementwise steps, by shape.
     """
 
     gathered: Counter[int] = field(default_factory=Counter)
@@ -75,7 +76,7 @@ class EpochWork:
 
 
 def count(model: str, task: LearningTask, hidden: int) -> EpochWork:
-    """The work of an epoch over the whole graph at once, of a model that trains without mini-batches."""
+    """Count the work of an epoch over the whole graph, for a model that trains without mini-batches."""
     from torch_geometric.nn import MessagePassing
 
     watch = _Watch(task)
@@ -92,7 +93,7 @@ def count(model: str, task: LearningTask, hidden: int) -> EpochWork:
 
 
 class _Watch(TorchFunctionMode):
-    """Writes down what is called."""
+    """Records which functions are called."""
 
     def __init__(self, task: LearningTask) -> None:
         super().__init__()
@@ -112,7 +113,7 @@ class _Watch(TorchFunctionMode):
     def __torch_function__(
         self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        """Runs the function, and counts it."""
+        """Run the function, and count its work."""
         kwargs = kwargs or {}
         name = getattr(function, "__name__", "")
         if name == "linear":
@@ -139,7 +140,7 @@ class _Watch(TorchFunctionMode):
         into[shape] += 2 if x.requires_grad else 1
 
     def layer(self, layer: Any, args: tuple[Any, ...]) -> None:
-        """The aggregations of a layer of PyG, from its kind and its input."""
+        """Count the aggregations of a PyG layer, from its kind and its input."""
         from torch_geometric import nn
 
         for kind, name, loops in (
@@ -164,10 +165,10 @@ class _Watch(TorchFunctionMode):
             raise NotImplementedError(f"no count is known for {type(layer).__name__}")
 
     def _sums(self, x: Tensor, before: int, after: int, edges: int) -> None:
-        """Sums before or after the linear step; sums of features that never change are kept."""
+        """Count sums before or after the linear step; sums of constant features are kept, so not counted."""
         if x is self.features:
             return
-        # A sum of what needs no gradient runs forward only, where it comes before the linear step.
+        # If its input needs no gradient, a sum before the linear step runs forward only.
         ways = [(2 * after, after, 2), (2 * before, before, 2) if x.requires_grad else (before, before, 1)]
         _, width, passes = min(ways)
         self.work.gathered[width] += passes * aggregated_bytes(edges, self._nodes, width)

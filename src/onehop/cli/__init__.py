@@ -1,6 +1,6 @@
 """The command line: ``onehop demo``, ``onehop bench``, ``onehop info``, and others.
 
-This file imports nothing that the extra ``cli`` brings, so that it can say when the extra is missing.
+This file imports no package of the extra ``cli``, so that it can report that the extra is missing.
 """
 
 import sys
@@ -12,7 +12,7 @@ from onehop.errors import ConfigurationError
 
 
 def main() -> None:
-    """Runs the command line and ends the process."""
+    """Run the command line and end the process."""
     hook = sys.excepthook
     try:
         with extras.needed("the command onehop", "cli"):
@@ -27,6 +27,6 @@ def main() -> None:
         app(prog_name="onehop")
     except Handover as handover:
         program = handover.program
-    sys.excepthook = hook  # Typer has set its own.
-    # Outside of the handler above: there, errors of the program would have a context.
+    sys.excepthook = hook  # Typer has set its own hook.
+    # This runs outside of the handler above, where errors of the program would have a context.
     program.run()

@@ -1,4 +1,4 @@
-"""The verbs, each imported when it is called, and what becomes of errors."""
+"""The verbs, each imported when it is called, and the handling of errors."""
 
 import importlib
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ from onehop.cli.exit_codes import BAD_REQUEST, INTERRUPTED
 from onehop.cli.groups import Whole
 from onehop.errors import OnehopError
 
-# Their help, as --help shows it: their modules, which import torch, would take seconds to say it.
+# Help texts of the verbs for --help; importing the verbs' modules, and with them torch, would take seconds.
 VERBS = {
     "run": "Runs an unedited script under the patch, and then says what each class of its layers did.",
     "explain": "Runs an unedited script under the patch, and then says how its layers ran.",
@@ -27,9 +27,9 @@ _MODULES = {"explain": "run"}
 
 
 class Verbs(Whole):
-    """Imports a verb when it is called; prints errors that users can mend as one sentence.
+    """Imports a verb when it is called; prints errors that users can correct as one sentence.
 
-    Any other error is a defect, and shows itself.
+    Any other error is a bug in onehop, and its traceback is shown.
     """
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -51,7 +51,7 @@ class Verbs(Whole):
         return list(VERBS.items())
 
     def invoke(self, ctx: Any) -> Any:
-        """Runs the command."""
+        """Run the command."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
@@ -68,7 +68,7 @@ class Verbs(Whole):
 
 
 def _application(verb: str, module: Any) -> typer.Typer:
-    """A verb's own Typer application: a group of commands has one, and for one command it is made."""
+    """Return a verb's Typer application: the group's own, or a new one around a single command."""
     group: typer.Typer | None = getattr(module, "app", None)
     if group is not None:
         return group
@@ -99,4 +99,4 @@ def main(
         bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Holds the options that precede every verb."""
+    """Hold the options that precede every verb."""

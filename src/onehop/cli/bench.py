@@ -1,4 +1,4 @@
-"""``onehop bench``: operators, models and limits, each beside what it has to be compared with."""
+"""``onehop bench``: measures operators, models and limits, and compares each with its baselines."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -25,9 +25,9 @@ from onehop.tables import Table
 Results = Sequence[ops.CaseResult | models.ModelResult]
 
 app = group("Measures against peers in the same process, in turns, results checked first.")
-# A peer that has used this many seconds on a case is measured three times only.
+# A peer that has used this many seconds on a case is measured only three times.
 BUDGET_S = 5.0
-# Exit code where onehop's own results are wrong.
+# Exit code if onehop's own results are wrong.
 WRONG = 1
 _GRAPHS = f"With commas: {', '.join(graphs.GRAPHS)}; a file; pyg:NAME, ogb:NAME or twin:NAME."
 
@@ -132,7 +132,7 @@ class Serve:
 @app.command("ops")
 @command
 def bench_ops(options: Ops) -> None:
-    """Operators in float32: sum, weighted sum, mean, max, min, and sum with its backward pass."""
+    """Time operators in float32: sum, weighted sum, mean, max, min, and sum with its backward pass."""
     widths, named = numbers("widths", options.widths), names(options.graph_names)
     operations = one_of("cases", options.cases, tuple(OPERATIONS))
     chosen = peers.choose(None if options.against == "all" else names(options.against))
@@ -159,7 +159,7 @@ def bench_ops(options: Ops) -> None:
 @app.command("models")
 @command
 def bench_models(options: Models) -> None:
-    """Whole training epochs (forward, backward, Adam) of PyG models, losses compared first."""
+    """Time whole training epochs (forward, backward, Adam) of PyG models; losses are compared first."""
     chosen = one_of("models", options.model_names, tuple(RECIPES))
     widths = None if options.hidden is None else numbers("hidden", options.hidden)
     planned = jobs(chosen, None if options.graph_names is None else names(options.graph_names), widths)
@@ -175,7 +175,7 @@ def bench_models(options: Models) -> None:
                 console.print(f"{task.name}: {note}.")
             for result in models.measure(task, job.cases, ways, options.rounds):
                 results.append(result)
-                # After each model: a run of an hour that is interrupted keeps what it has measured.
+                # Done after each model, so that an interrupted run keeps what it has measured.
                 write_json(options.json, "bench models", {"results": [r.to_dict() for r in results]})
                 bar.advance(f"{result.graph}, {result.model} {result.hidden} done")
     parts = [report.parts_table(results)] if any(r.breakdown for r in results) else []
@@ -188,7 +188,7 @@ def bench_models(options: Models) -> None:
 @app.command("limits")
 @command
 def bench_limits(options: Limits) -> None:
-    """Memory bandwidth: streaming, and random rows by their length, the roof for aggregation."""
+    """Measure memory bandwidth, an upper limit for aggregation: streaming, and random rows by length."""
     widths = limits.row_lengths(numbers("widths", options.widths))
     size = limits.default_bytes() if options.megabytes is None else options.megabytes << 20
     console = begin(options.threads)
@@ -221,10 +221,10 @@ def bench_limits(options: Limits) -> None:
 @app.command("serve")
 @command
 def bench_serve(options: Serve) -> None:
-    """Requests to PyG models on the CPU, each a new graph: latencies at a rate, and requests a second.
+    """Time PyG models on the CPU, with a new graph per request: latencies at a rate, and requests per second.
 
-    Worker processes answer one request at a time under torch.inference_mode(), with PyG alone and with
-    onehop.patch(), in turns. Latencies count from the arrival of a request, so that they include its wait.
+    Worker processes answer one request at a time under torch.inference_mode(), alternately with PyG alone and
+    with onehop.patch(). Latencies count from the arrival of a request, so they include waiting time.
     """
     chosen, sizes = one_of("models", options.model_names, SERVED), serving.sizes(options.sizes)
     load = serving.Load(options.rate, options.seconds, options.rounds, options.seed)
@@ -258,7 +258,7 @@ def _count(number: int, word: str) -> str:
 
 
 def _finish(console: Console, results: Results, *tables: Table) -> None:
-    """Prints tables, and what was left out or found wrong."""
+    """Print tables, and notes on cases that were omitted or whose results were wrong."""
     for part in (*tables, *report.notes(results)):
         console.print(part)
 
@@ -269,6 +269,6 @@ def _draw(path: Path | None, draw: Callable[..., None], *found: Any) -> None:
 
 
 def _judge(results: Results) -> None:
-    """Ends with a code of its own where a result of onehop itself is wrong."""
+    """End with a separate exit code if a result of onehop itself is wrong."""
     if report.onehop_is_wrong(results):
         raise typer.Exit(WRONG)

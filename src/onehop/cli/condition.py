@@ -1,6 +1,6 @@
-"""The condition of a machine in ten lines: what a report of an error needs, and what slows onehop here.
+"""The condition of a machine in ten lines: what an error report needs, and what slows onehop on it.
 
-Each line has the command that improves it, where there is one.
+If a command can improve a line's state, the line names the command.
 """
 
 import os
@@ -17,9 +17,9 @@ from onehop.ops import aggregate
 from onehop.sizes import readable
 from onehop.tables import Column, Table
 
-# Rows of 64 float32 numbers, more of them than most caches hold, and edges for each destination.
+# Rows of 64 float32 numbers, more of them than fit into most caches; edges per destination; rounds.
 _WIDTH, _BYTES, _EDGES_A_ROW, _ROUNDS = 64, 256 << 20, 16, 3
-# Environments that load another allocator than the C library's.
+# Libraries that replace the C library's allocator when they are preloaded.
 _ALLOCATORS = ("jemalloc", "tcmalloc", "mimalloc")
 
 Found = dict[str, Any]
@@ -27,12 +27,12 @@ Found = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line.
+    """One line of the table.
 
     Attributes:
-        name: What it is about.
-        state: What there is.
-        remedy: The command that improves it; empty where there is nothing to improve.
+        name: Subject of the line.
+        state: Its current state.
+        remedy: The command that improves the state; empty if there is nothing to improve.
     """
 
     name: str
@@ -48,14 +48,14 @@ COLUMNS = (
 
 
 def bandwidth(matrix_bytes: int = _BYTES) -> dict[str, float]:
-    """Measures how fast memory is read, and how near a sum comes to that, in about two seconds.
+    """Measure the speed of reading memory, and how near a sum comes to it, in about two seconds.
 
     Args:
-        matrix_bytes: Size of what is read.
+        matrix_bytes: Size of the matrix that is read.
 
     Returns:
-        In 10^9 bytes a second: ``in_order``, ``random_rows``, which is the floor of a sum over random edges,
-        and ``sum``, such a sum by onehop.
+        Rates in 10^9 bytes per second: ``in_order``; ``random_rows``, which limits a sum over random edges;
+        and ``sum``, the rate of onehop for this sum.
     """
     read = limits.streaming(matrix_bytes, _ROUNDS)["read"]
     rows = max(matrix_bytes // (4 * _WIDTH), _EDGES_A_ROW)
@@ -74,7 +74,7 @@ def bandwidth(matrix_bytes: int = _BYTES) -> dict[str, float]:
 
 
 def table(found: Found) -> Table:
-    """The ten lines of what :func:`onehop.cli.info.facts` found."""
+    """Return the ten lines, made from the result of :func:`onehop.cli.info.facts`."""
     return Table(COLUMNS, [line(found) for line in _LINES], "onehop")
 
 

@@ -1,4 +1,4 @@
-"""Consoles: results go to standard output; progress, and reports on scripts, to standard error."""
+"""Consoles: results go to standard output; progress, and reports on scripts, go to standard error."""
 
 import contextlib
 import sys
@@ -12,18 +12,18 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from onehop.bench.stamp import machine_line
 from onehop.cli.options import set_threads
 
-# The width where output is no terminal, as in a file: tables are not to be cut there.
+# The width if the output is not a terminal, for example a file, so that tables are not cut.
 _FILE_WIDTH = 160
 
 
 def output(file: TextIO | None = None) -> Console:
-    """The console for results, on standard output unless a file is given."""
+    """Return the console for results, on standard output unless a file is given."""
     console = Console(highlight=False, file=file)
     return console if console.is_terminal else Console(highlight=False, file=file, width=_FILE_WIDTH)
 
 
 def begin(threads: int | None) -> Console:
-    """The console for measurements, with the machine in its first line; sets the number of threads."""
+    """Return the console for measurements, after printing the machine; also set the number of threads."""
     set_threads(threads)
     console = output()
     console.print(machine_line())
@@ -31,10 +31,10 @@ def begin(threads: int | None) -> Console:
 
 
 def conclude(*parts: RenderableType, soft_wrap: bool = False) -> None:
-    """Prints after the output of a script that has ended, on the standard error that it began with.
+    """Print to the original standard error, after the output of a script that has ended.
 
-    Nothing is printed where that has been closed. The script's own streams are left to Python, which flushes
-    them once more and says what fails; so nothing of ours must remain in them.
+    Nothing is printed if the script has closed standard error. The script's own streams are left to Python,
+    which flushes them again and reports failures; so none of our output may remain in them.
     """
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
@@ -55,13 +55,13 @@ def conclude(*parts: RenderableType, soft_wrap: bool = False) -> None:
 
 @contextmanager
 def progress(total: int | None = None, what: str = "", still: bool = False) -> Iterator["Bar"]:
-    """A bar that is there while the block runs.
+    """Show a progress bar while the block runs.
 
     Args:
-        total: Steps to do; None means that their number is not known.
-        what: What is being done.
-        still: Whether it is drawn only where it changes. Otherwise it is drawn ten times a second, which
-            takes time from other processes that are measured.
+        total: Number of steps; None means unknown.
+        what: The current step, as text.
+        still: Whether the bar is drawn only when it changes. Otherwise it is drawn ten times a second, which
+            takes time from other processes that are being measured.
     """
     with Progress(
         TextColumn("{task.description}"),
@@ -76,22 +76,22 @@ def progress(total: int | None = None, what: str = "", still: bool = False) -> I
 
 
 class Bar:
-    """One bar."""
+    """One progress bar."""
 
     def __init__(self, display: Progress, total: int | None, what: str, still: bool) -> None:
         self._display, self._still = display, still
         self._task = display.add_task(what, total=total)
 
     def describe(self, what: str) -> None:
-        """Says what is being done."""
+        """Show what is being done."""
         self._display.update(self._task, description=what, refresh=self._still)
 
     def advance(self, what: str | None = None) -> None:
-        """One step is done; says what is being done now, unless that stays the same."""
+        """Advance by one step; ``what`` shows what is being done now, None leaves the text."""
         self._display.update(self._task, description=what, advance=1, refresh=self._still)
 
     def share(self, what: str, done: float) -> None:
-        """Says what is being done, and how much of it is done, 0 to 1."""
+        """Show what is being done, and the share that is done, 0 to 1."""
         self._display.update(
             self._task, description=what, total=100, completed=round(100 * done), refresh=self._still
         )

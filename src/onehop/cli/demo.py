@@ -40,7 +40,7 @@ TITLES = {
 }
 DEFAULT = ("ogb-gcn", "ogb-sage", "cora-gcn", "cora-gat", "gat")
 _WIDTH = 64
-# PyG alone takes many seconds for an epoch of the published models, and milliseconds on Cora.
+# With PyG alone, an epoch of the published models takes many seconds; an epoch on Cora takes milliseconds.
 _PUBLISHED_EPOCHS, _ATTENTION_EPOCHS, _EPOCHS, _CORA_EPOCHS = 3, 2, 8, 100
 
 
@@ -109,7 +109,7 @@ def demo(
 
 
 def _length(model: str, job: ModelsOfGraph) -> int:
-    """Epochs of a model, such that all of them take a few minutes on two cores."""
+    """Return the epochs of a model, chosen so that all of them take a few minutes on two cores."""
     if job.is_own and job.source == "cora":
         return _CORA_EPOCHS
     if model in PUBLISHED:

@@ -2,7 +2,7 @@
 
 import signal
 
-# An impossible request, such as an unknown option.
+# For an impossible request, such as an unknown option.
 BAD_REQUEST = 2
-# Ended by Ctrl-C (SIGINT), as shells number it.
+# For a run ended by Ctrl-C (SIGINT), with the number that shells use.
 INTERRUPTED = 128 + signal.SIGINT

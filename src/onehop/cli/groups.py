@@ -7,7 +7,7 @@ from typer.core import TyperGroup
 
 
 class Whole(TyperGroup):
-    """Lists its commands with the first sentence of each one's help, on as many lines as it needs."""
+    """Lists its commands with the first paragraph of each command's help, on as many lines as needed."""
 
     def helps(self, ctx: Any) -> list[tuple[str, str]]:
         """Return each command with its help."""
@@ -15,13 +15,13 @@ class Whole(TyperGroup):
         return [(name, _first_paragraph(each.help)) for name, each in commands if each is not None]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Writes the list."""
+        """Write the list."""
         with formatter.section("Commands"):
             formatter.write_dl(self.helps(ctx))
 
 
 def group(help: str) -> typer.Typer:
-    """A verb of several commands."""
+    """Return a verb that consists of several commands."""
     return typer.Typer(
         cls=Whole, add_completion=False, no_args_is_help=True, rich_markup_mode=None, help=help
     )

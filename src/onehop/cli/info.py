@@ -1,4 +1,4 @@
-"""``onehop info``: what there is, and why something is missing."""
+"""``onehop info``: what is available here, and why something is missing."""
 
 import importlib
 import importlib.util
@@ -27,7 +27,7 @@ from onehop.sizes import readable
 from onehop.tables import PAIR, Table
 from onehop.tuner import products
 
-# Optional package -> what it is for, and how to get it.
+# Optional package -> its purpose, and how to install it.
 OPTIONAL = {
     "torch_geometric": ("what onehop.patch() accelerates", "pip install 'onehop[pyg]'"),
     "numba": ("a peer in onehop bench ops", "pip install 'onehop[bench]'"),
@@ -36,7 +36,7 @@ OPTIONAL = {
     "torch_sparse": ("a peer in onehop bench", "pip install torch_sparse"),
     "dgl": ("a peer in onehop bench ops", "pip install dgl"),
 }
-# Variable -> what it amounts to now.
+# Variable -> its effective value.
 _SETTINGS: dict[str, Callable[[], object]] = {
     "ONEHOP_ISA": lambda: config.isa() or native.extension.selected_isa(),
     "ONEHOP_POOL_BYTES": config.pool_bytes,
@@ -52,7 +52,7 @@ _SETTINGS: dict[str, Callable[[], object]] = {
     "ONEHOP_CHECK": lambda: "full" if config.full_check() else "version",
     "ONEHOP_CACHE_DIR": lambda: str(config.cache_dir()),
 }
-# Names and what is known of them.
+# Names and their values as text.
 Lines = Iterator[tuple[str, str]]
 
 
@@ -74,7 +74,7 @@ def info(
 
 
 def facts(measure: bool = True) -> dict[str, Any]:
-    """Stamp, instruction sets, backends, pool, caches, settings and packages, ready for JSON.
+    """Return versions, instruction sets, backends, pool, caches, settings and packages, ready for JSON.
 
     Args:
         measure: Also measure the memory; otherwise ``bandwidth`` is None.
@@ -102,7 +102,7 @@ def _facts_of(backend: Any) -> dict[str, Any]:
 
 
 def _products_of() -> dict[str, Any]:
-    """The libraries of dense products: which there are, and which serve the classes that were measured."""
+    """Return the available libraries of dense products, and the choices for classes that were measured."""
     return {
         "libraries": {kind: list(libraries(kind)) for kind in KINDS},
         "store": str(products.store_path()),
@@ -111,7 +111,7 @@ def _products_of() -> dict[str, Any]:
 
 
 def _or_error(compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The result, or, if a setting is wrong, the error's sentence, which users look for here."""
+    """Return the result; or, if a setting is wrong, the error's sentence, which users look for here."""
     try:
         return compute()
     except ConfigurationError as error:

@@ -1,4 +1,4 @@
-"""``onehop ingest``: a graph on disk from a file of edges that need not fit into memory."""
+"""``onehop ingest``: a graph on disk from a file of edges that may be larger than memory."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,8 +50,8 @@ class Options:
 def ingest(options: Options) -> None:
     """Makes a graph on disk of a file of edges that need not fit into memory.
 
-    They are sorted by destination, and nodes are numbered; ids of any kind will do. Interrupted, it goes on
-    after the last step that was done when it is called again.
+    Edges are sorted by destination, and nodes are numbered; ids may be of any kind. An interrupted run
+    resumes after its last finished step when the command is called again.
     """
     set_threads(options.threads)
     given = vars(options).copy()

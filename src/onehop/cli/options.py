@@ -1,6 +1,6 @@
 """Options that several verbs share, and verbs whose options are the fields of a dataclass.
 
-Where results go is checked before there are any.
+Output paths are checked before a verb starts.
 """
 
 import functools
@@ -18,7 +18,7 @@ from onehop import pictures, storage
 def place(
     help: str, *names: str, check: Callable[[str, Path], None] = storage.check, what: str = "FILE"
 ) -> Any:
-    """An option that says where results go; ``check`` raises where none can be written."""
+    """Return an option for an output path; ``check`` raises an error if the path cannot be written."""
 
     def checked(context: typer.Context, option: typer.CallbackParam, path: Path | None) -> Path | None:
         if path is not None and not context.resilient_parsing:
@@ -41,7 +41,7 @@ Plot = Annotated[Path | None, place("Write a picture to this PNG, PDF or SVG fil
 PartsPlot = Annotated[
     Path | None, place("Write a picture of the epochs' parts, beside their floors.", check=pictures.check)
 ]
-# The demo draws always.
+# The demo always draws its chart.
 Chart = Annotated[Path, place("The bar chart: PNG, PDF or SVG.", "--plot", check=pictures.check)]
 Scale = Annotated[float, typer.Option(help="Multiplies a twin's numbers of nodes and edges.", min=0.0)]
 Seed = Annotated[int, typer.Option(help="Of random numbers, and of a twin.", min=0)]
@@ -50,16 +50,16 @@ Rounds = Annotated[int, typer.Option(help="Measurements of each.", min=1)]
 
 
 def set_threads(threads: int | None) -> None:
-    """Sets torch's number of threads, which is onehop's as well; None leaves it."""
+    """Set torch's number of threads, which onehop uses too; None leaves it."""
     if threads is not None:
         torch.set_num_threads(threads)
 
 
 def command(verb: Callable[[Any], None]) -> Callable[..., None]:
-    """Return the function that Typer makes a command of, for a verb that takes a dataclass.
+    """Return the function from which Typer makes a command, for a verb that takes a dataclass.
 
-    The command's options are the dataclass's fields: their names, types, default values and help. Those that
-    it inherits come last.
+    The command's options are the dataclass's fields, with their names, types, default values and help.
+    Inherited fields come last.
     """
     kind = next(iter(get_type_hints(verb).values()))
 

@@ -1,4 +1,4 @@
-"""``onehop reproduce``: the figures of four published works, beside the published values."""
+"""``onehop reproduce``: the figures of four published works, compared with the published values."""
 
 from pathlib import Path
 from typing import Annotated
@@ -18,7 +18,7 @@ from onehop.reproduce.tables import headlines, table
 def _check_folder(option: str, path: Path) -> None:
     if path.exists() and not path.is_dir():
         raise ArgumentError(f"{option}: expected a folder for the pictures, and {path} is a file.")
-    # Any picture's name will do: what is checked is the folder.
+    # The name of the picture does not matter, because only the folder is checked.
     pictures.check(option, path / "picture.png")
 
 
@@ -35,9 +35,9 @@ def reproduce(
 ) -> None:
     """Computes the figures of a published work that can be had here, beside the published ones.
 
-    Every row has the paper's value, ours, their ratio, an interval where constants are assumed, and one
-    sentence on the difference. What needs a GPU or other hardware says so. Of all works, the figures that
-    they are known for are shown, each with a verdict.
+    Every row has the paper's value, ours, their ratio, an interval if constants are assumed, and one sentence
+    on the difference. Rows that need a GPU or other hardware say so. "all" shows the headline figures of
+    every work, each with a verdict.
     """
     if work not in (*WORKS, "all"):
         raise ArgumentError(f"work: expected one of {', '.join(WORKS)}, or all, got {work!r}.")

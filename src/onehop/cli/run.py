@@ -1,4 +1,4 @@
-"""``onehop run`` and ``onehop explain``: an unedited script under the patch, and then what its layers did."""
+"""``onehop run`` and ``onehop explain``: run an unedited script under the patch and report on its layers."""
 
 import contextlib
 import importlib
@@ -29,9 +29,9 @@ from onehop.tables import Column, Table
 
 _NO_LAYERS = "The script ran no layers of PyG or DGL."
 
-# Options that are arguments of patch().
+# Options that are passed as arguments to patch().
 _OF_PATCH = ("dropout", "products", "indexing", "reuse", "associate", "keep_memory")
-# What comes after the script's name is the script's.
+# Arguments after the script's name belong to the script.
 SETTINGS = {"allow_interspersed_args": False}
 
 Name = Annotated[str, typer.Argument(metavar="SCRIPT", help="The script, or with -m the module.")]
@@ -71,9 +71,9 @@ class Options:
 def run(options: Options) -> None:
     """Runs an unedited script under the patch, and then says what each class of its layers did.
 
-    Output, errors and exit code are the script's own; the tables go to standard error, when Python ends:
-    layers, functions of torch and PyG that the patch serves, and the three largest parts of the time that
-    onehop does not run. Backward passes are a part of their own.
+    Output, errors and exit code are the script's own. The tables go to standard error when Python ends. They
+    show the layers, the functions of torch and PyG that the patch serves, and the three largest parts of the
+    time that onehop does not run. Backward passes are counted separately.
     """
     # The script may change the current folder.
     path = None if options.report is None else options.report.absolute()
@@ -102,7 +102,7 @@ def explain(
 ) -> None:
     """Runs an unedited script under the patch, and then says how its layers ran: plans, programs, reasons.
 
-    Output, errors and exit code are the script's own; what is said goes to standard error, when Python ends.
+    Output, errors and exit code are the script's own; the report goes to standard error when Python ends.
     """
     path = None if json is None else json.absolute()
 
@@ -124,11 +124,11 @@ def _listed(only: str | None) -> list[str] | None:
 def _begin(
     program: Script, place: Callable[[], Patch], tell: Callable[[list[Watched], Seen, float], None]
 ) -> NoReturn:
-    """Leaves the command line for the program, with the patch in place; calls ``tell`` when Python ends."""
-    # python -W error is meant for the script, not for what the patch imports.
+    """Hand over to the program, with the patch in place; ``tell`` is called when Python ends."""
+    # python -W error applies to the script, not to what the patch imports.
     with warnings.catch_warnings(action="ignore") if sys.warnoptions else contextlib.nullcontext():
         if program.imports_dgl():
-            # The script meets the error at its own import.
+            # The script will see the error at its own import.
             with contextlib.suppress(ImportError, OSError):
                 importlib.import_module("dgl")
         place()
@@ -169,7 +169,7 @@ def _tables(layers: list[Watched], seen: Seen) -> Iterator[Table]:
 
 
 def _largest(seen: Seen) -> list[str]:
-    """A sentence of the largest parts of the time that are not onehop's; none where there are none."""
+    """Return a sentence on the largest parts of the time that are not onehop's; empty if there are none."""
     named = ", ".join(f"{name} {100 * share:.0f} %" for name, share in seen.others)
     return [f"Largest parts that onehop does not run: {named}."] if named else []
 

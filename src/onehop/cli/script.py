@@ -20,15 +20,16 @@ from onehop.errors import ArgumentError
 _IMPORTS_DGL = re.compile(rb"^\s*(?:import|from)\s+dgl\b", re.MULTILINE)
 _STDIN = "-"
 
-# Closed when Python ends. Registered before torch and multiprocessing register functions of theirs, it is
-# called after them, when processes that the program started have been joined. Forked processes close nothing.
+# Closed when Python ends. It is registered before torch and multiprocessing register their functions, so it
+# is called after them, when processes that the program started have been joined. Forked processes do not run
+# it.
 at_end = contextlib.ExitStack()
 atexit.register(at_end.close)
 os.register_at_fork(after_in_child=at_end.pop_all)
 
 
 class Handover(BaseException):
-    """Leaves the command line for a program, whose errors and exit code are then Python's to deal with."""
+    """Leaves the command line for a program; Python then handles the program's errors and exit code."""
 
     def __init__(self, program: "Script") -> None:
         super().__init__()
@@ -37,14 +38,14 @@ class Handover(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A program.
+    """A program to run.
 
     Attributes:
-        name: The path of a script, or of a folder or a zip file with a ``__main__.py``; ``-`` for standard
+        name: The path of a script, or of a folder or zip file with a ``__main__.py``; ``-`` for standard
             input; or a module's dotted name.
-        is_module: Whether it is a module, as after ``python -m``.
-        arguments: What it finds in ``sys.argv``, after its own name.
-        source: The content of a script; None where ``runpy`` finds the code.
+        is_module: Whether ``name`` is a module, as after ``python -m``.
+        arguments: The program's arguments, which follow its name in ``sys.argv``.
+        source: The content of a script; None if ``runpy`` finds the code.
     """
 
     name: str
@@ -54,11 +55,11 @@ class Script:
 
     @property
     def file(self) -> str:
-        """The absolute path of a script, a folder or a zip file, with ``./`` left in, as Python leaves it."""
+        """The absolute path of a script, a folder or a zip file; ``./`` stays in it, as with Python."""
         return "<stdin>" if self.name == _STDIN else os.path.join(Path.cwd(), self.name)  # noqa: PTH118
 
     def imports_dgl(self) -> bool:
-        """Return whether it imports DGL itself: the patch finds DGL only where it has been imported."""
+        """Return whether the program imports DGL itself; the patch finds DGL only after it is imported."""
         source = self.source
         if source is None:
             module = self.name.replace(".", "/")
@@ -68,10 +69,10 @@ class Script:
         return _IMPORTS_DGL.search(source) is not None
 
     def run(self) -> None:
-        """Runs it, and raises whatever ends it.
+        """Run the program, and raise the exception that ends it.
 
-        ``sys`` and the module ``__main__`` stay as the program leaves them: threads, functions of ``atexit``
-        and processes of ``multiprocessing`` need them until Python has ended.
+        ``sys`` and the module ``__main__`` stay as the program leaves them, because threads, functions of
+        ``atexit`` and processes of ``multiprocessing`` need them until Python has ended.
         """
         main = sys.modules["__main__"] = ModuleType("__main__")
         vars(main)["__builtins__"] = builtins
@@ -80,7 +81,7 @@ class Script:
         sys.argv = ["-m" if self.is_module else self.name, *self.arguments]
         try:
             if self.source is None:
-                # What ``python`` itself calls.
+                # ``python`` itself calls this function.
                 runpy._run_module_as_main(  # type: ignore[attr-defined]
                     self.name if self.is_module else "__main__", alter_argv=self.is_module
                 )
@@ -102,7 +103,7 @@ class Script:
 
 
 def _shown_without_us(error: BaseException) -> None:
-    """Lets Python show an error that ends the program without the frames that called the program."""
+    """Make Python show the error that ends the program without the frames of onehop that called it."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_globals is globals():
         trace = trace.tb_next
@@ -116,10 +117,10 @@ def _shown_without_us(error: BaseException) -> None:
 
 
 def script(name: str, is_module: bool, arguments: Sequence[str]) -> Script:
-    """Return a program, with ``sys.path`` as ``python`` has it for it.
+    """Return a program, after setting ``sys.path`` as ``python`` sets it for the program.
 
     Raises:
-        ArgumentError: There is no such file.
+        ArgumentError: The file does not exist.
     """
     source = folder = None
     if is_module:
@@ -132,7 +133,7 @@ def script(name: str, is_module: bool, arguments: Sequence[str]) -> Script:
         source, folder = Path(name).read_bytes(), str(Path(name).resolve().parent)
     found = Script(name, is_module, tuple(arguments), source)
     if not sys.flags.safe_path:
-        del sys.path[0]  # where Python looked for onehop's own command
+        del sys.path[0]  # Python looked for onehop's own command here
     if folder is None:
         sys.path.insert(0, found.file)
     elif not sys.flags.safe_path:

@@ -1,4 +1,4 @@
-"""``onehop tune``: the best plans for a graph, a curve over widths, and where this machine is best."""
+"""``onehop tune``: finds the best plans for a graph, and draws a curve over widths."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -56,8 +56,8 @@ class Options:
 def tune(options: Options) -> None:
     """Finds the fastest plans for a graph on this machine and keeps them: all programs use them from then on.
 
-    Interrupted with Ctrl-C, it says what was confirmed and keeps that, and goes on from there when it is
-    called again.
+    If it is interrupted with Ctrl-C, it prints and keeps the plans confirmed so far, and resumes from there
+    when it is called again.
     """
     columns = _widths(options.widths)
     console = begin(options.threads)

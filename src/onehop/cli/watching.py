@@ -1,4 +1,4 @@
-"""The parts of a script's time: its layers, the functions that the patch serves, and other large ones."""
+"""The parts of a script's time: its layers, functions that the patch serves, and other large parts."""
 
 import _thread
 import gc
@@ -23,25 +23,25 @@ from onehop.integrations.torch import kernels
 
 _INSTALLED = {"site-packages", "dist-packages"}
 _STANDARD, _OURS = str(Path(os.__file__).parent), str(Path(onehop.__file__).parent)
-# The files whose functions replace others.
+# Files with functions that replace functions of torch or PyG.
 _REPLACING = {rows.__file__, kernels.__file__}
 
 _CALL_OF_MODULE = torch.nn.Module.__call__.__code__
 
 _PARTS, _LEAST_SHARE = 3, 0.01
 
-# Often enough for shares of an epoch; a sample takes some 20 us.
+# This is often enough for shares of an epoch; a sample takes about 20 us.
 _PERIOD_S = 0.005
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A class of layers, and one way that its propagations went.
+    """A class of layers, and one way in which its propagations ran.
 
     Attributes:
         row: What ran, and how often.
-        share: The share of the time that forward passes of the class took, backward not counted; None for
-            the further rows of a class.
+        share: Share of the time that forward passes of the class took, without backward passes; None for
+            further rows of the same class.
     """
 
     row: LayerReport
@@ -57,7 +57,7 @@ class Tally:
         self._lock = threading.Lock()
 
     def append(self, call: reports.Call) -> None:
-        """Counts one."""
+        """Count one propagation."""
         how = call.reason, call.form, call.reduce, call.backend, call.plan, call.program
         key = (type(call.layer).__name__, *how, reports.framework_of(call.layer))
         with self._lock:
@@ -65,14 +65,17 @@ class Tally:
             self._kinds.add(type(call.layer))
 
     def heard(self) -> set[type]:
-        """The classes of layers so far. No lock is taken: a process forked meanwhile would find it locked."""
+        """Return the classes of layers seen so far.
+
+        No lock is taken, because a process forked during the call would find the lock taken.
+        """
         return self._kinds.copy()
 
     def rows(self) -> list[LayerReport]:
-        """A row for each class and way, those with most propagations first within a class."""
+        """Return a row for each class and way; within a class, rows with most propagations come first."""
         merged: dict[tuple[str, str | None, str, str], list[Any]] = {}
         for (kind, reason, form, reduce, *rest), calls in self._counted.most_common():
-            # Graphs of mini-batches differ in their plans alone.
+            # Graphs of mini-batches differ only in their plans.
             key = (kind, reason, form, reduce)
             if key in merged:
                 merged[key][0] += calls
@@ -85,10 +88,10 @@ class Tally:
 
 
 class Sampler:
-    """Looks at the stack of the thread that made it, a few hundred times a second.
+    """Samples the stack of the thread that created it, a few hundred times a second.
 
-    The program does not notice it: no hook is set, so layers and compiled models run as they do without, and
-    its thread is not among those of ``threading.enumerate()``, which programs join or count.
+    The program is not affected: no hook is set, so layers and compiled models run as usual, and the sampling
+    thread is not listed by ``threading.enumerate()``, whose threads programs join or count.
     """
 
     def __init__(self, tally: Tally) -> None:
@@ -103,12 +106,12 @@ class Sampler:
         self._done, self._ended = threading.Event(), threading.Event()
 
     def __enter__(self) -> "Sampler":
-        """Begins."""
+        """Start sampling."""
         _thread.start_new_thread(self._look, ())
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Ends."""
+        """Stop sampling."""
         self._done.set()
         self._ended.wait()
 
@@ -127,7 +130,7 @@ class Sampler:
             self._ended.set()
 
     def _count(self, frame: FrameType | None) -> None:
-        """Counts a sample for a layer; outside of layers for a function, or for a part that is not ours."""
+        """Count a sample for a layer; outside of layers, for a function or for a part that is not ours."""
         self.samples += 1
         layer = _layer_of(frame, self._codes)
         if layer is not None:
@@ -142,10 +145,10 @@ class Sampler:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The calls and the time outside of layers.
+    """Calls and time outside of layers.
 
     Attributes:
-        sampler: The samples, which are not all taken before Python ends.
+        sampler: The samples; sampling goes on until Python ends.
         functions: The functions that the patch replaces, with their calls.
     """
 
@@ -158,7 +161,7 @@ class Seen:
 
     @property
     def others(self) -> list[tuple[str, float]]:
-        """The largest parts of at least a hundredth of the time that are not ours, with their shares."""
+        """Return the largest parts that are not onehop's, with their shares of at least a hundredth."""
         shares = [
             (name, count / self.sampler.samples) for name, count in self.sampler.others.most_common(_PARTS)
         ]
@@ -166,7 +169,7 @@ class Seen:
 
 
 def _forward_codes(kinds: Iterable[type]) -> dict[CodeType, str | None]:
-    """The code of classes' forward functions, ours and the framework's; None where classes share it."""
+    """Return the code of classes' forward functions, ours and the framework's; None if classes share it."""
     codes: dict[CodeType, str | None] = {}
     for kind in kinds:
         function = getattr(kind, "forward", None)
@@ -178,17 +181,18 @@ def _forward_codes(kinds: Iterable[type]) -> dict[CodeType, str | None]:
 
 
 def _layer_of(frame: FrameType | None, codes: dict[CodeType, str | None]) -> str | None:
-    """The class of the innermost layer whose forward is running."""
+    """Return the class of the innermost layer whose forward is running."""
     while frame is not None:
         if frame.f_code in codes:
-            # Locals that have been read live as long as their frame, so only where classes share their code.
+            # Locals that were read live as long as their frame, so they are read only if classes share their
+            # code.
             return codes[frame.f_code] or type(frame.f_locals.get("self")).__name__
         frame = frame.f_back
     return None
 
 
 def _function_of(frame: FrameType | None) -> str | None:
-    """The function that the patch replaces, and that is running outside of layers."""
+    """Return the function that the patch replaced and that is running outside of layers."""
     while frame is not None:
         if frame.f_code.co_filename in _REPLACING and (name := frame.f_locals.get("counted_as")):
             return str(name)
@@ -197,9 +201,9 @@ def _function_of(frame: FrameType | None) -> str | None:
 
 
 def _part_of(frame: FrameType | None) -> str | None:
-    """The library's function that the program's own code called, or the line that is running there.
+    """Return the library function that the program's own code called, or the line that runs there.
 
-    None outside of the program, as while Python starts.
+    The result is None outside of the program, for example while Python starts.
     """
     inner: FrameType | None = None
     while frame is not None:
@@ -213,7 +217,7 @@ def _part_of(frame: FrameType | None) -> str | None:
                 kind = type(inner.f_locals["self"])
                 module, name = kind.__module__, kind.__qualname__
             return f"{module.split('.')[0]}: {name}"
-        # The function that a decorator wraps says more than the decorator's own.
+        # The function inside a decorator says more than the decorator's own function.
         if inner is None or "<locals>" not in frame.f_code.co_qualname:
             inner = frame
         frame = frame.f_back
@@ -222,12 +226,12 @@ def _part_of(frame: FrameType | None) -> str | None:
 
 @cache
 def _is_of_library(file: str) -> bool:
-    """Return whether a file is not the program's own: Python's, an installed package's, or ours."""
+    """Return whether a file is not the program's own: it is Python's, an installed package's, or ours."""
     return file.startswith(("<frozen", _STANDARD, _OURS)) or not _INSTALLED.isdisjoint(Path(file).parts)
 
 
 def watched(tally: Tally, sampler: Sampler) -> list[Watched]:
-    """Return what was seen, classes with the largest share first; silent layers that are still alive too."""
+    """Return what was seen, largest share first; silent layers that are still alive are included."""
     rows = tally.rows()
     rows += _silent({row.kind for row in rows})
     order = sorted(dict.fromkeys(row.kind for row in rows), key=lambda kind: -sampler.share(kind))
@@ -239,10 +243,10 @@ def watched(tally: Tally, sampler: Sampler) -> list[Watched]:
 
 
 def _silent(heard: set[str]) -> Iterable[LayerReport]:
-    """Layers of classes that never reached the patch, and why."""
+    """Yield layers of classes that never reached the patch, with the reason."""
     found: Counter[tuple[str, str, str]] = Counter()
     for each in gc.get_objects():
-        # type() and not isinstance(): reading __class__ runs code of some objects.
+        # type() is used because isinstance() reads __class__, which runs code of some objects.
         if issubclass(type(each), torch.nn.Module) and type(each).__name__ not in heard:
             reason = silence(each)
             if reason is not None:

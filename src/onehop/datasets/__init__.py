@@ -1,7 +1,8 @@
 """Graphs with features and labels: seeded twins of well-known graphs, and readers of real ones.
 
-The twins need no network. Each has the size, the density and the skew of the graph it is named after, and
-labels that are planted: features and edges both know something of them, and neither knows all.
+The twins need no network. Each has the size, the density and the skew of the graph after which it is named,
+and planted labels: features and edges both carry some information about the labels, and neither carries all
+of it.
 """
 
 from onehop.datasets.dataset import Dataset, Progress

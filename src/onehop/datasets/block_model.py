@@ -12,19 +12,19 @@ from onehop.datasets.random_graphs import distinct_pairs
 from onehop.errors import ArgumentError
 from onehop.sizes import readable
 
-# The largest share of its community that a node is joined with. A hub finds its other neighbours outside.
+# Maximum share of its community with which a node is joined. A hub finds its other neighbours outside.
 MOST_OF_COMMUNITY = 0.95
-# Making a pair takes about 40 bytes at the peak: 11 GB for so many.
+# Maximum number of pairs; a pair takes about 40 bytes at the peak, so this many take 11 GB.
 _MOST_PAIRS = 2**28
-# Communities are drawn in so many steps, between which progress is told.
+# Number of steps in which communities are generated; progress is reported between steps.
 _STEPS = 40
 
 
 class Rows(NamedTuple):
     """A symmetric graph in compressed sparse rows.
 
-    Attributes:
-        rowptr: [N + 1], int64: where each node's neighbours begin.
+    rowptr: [N + 1], int64: the positions at which each node's neighbours begin.
+        rowptr: [N + 1], int64: the position of each node's first neighbour.
         col: [E], int32: the neighbours, ascending in every row.
         community: [N], int32: the community of every node.
     """
@@ -36,21 +36,22 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BlockModel:
-    """Figures of a graph.
+    """Parameters of a graph.
 
-    Every node wants a degree from a heavy tail (:mod:`onehop.datasets.degree_tail`). Nodes form communities
-    of exponentially distributed sizes. Two nodes of a community are joined with a chance in proportion to the
-    product of the degrees that they want inside; what a node then lacks is drawn between communities, by
-    weight. Node numbers are shuffled, so the order of the nodes tells nothing. Model: B. Karrer, M. Newman,
-    "Stochastic blockmodels and community structure in networks", Physical Review E 83 (2011).
+    Every node has a target degree from a heavy tail (:mod:`onehop.datasets.degree_tail`). Nodes form
+    communities of exponentially distributed sizes. Two nodes of a community are joined with a probability
+    proportional to the product of their target degrees inside the community. The missing edges of a node are
+    drawn between communities, by weight. Node numbers are shuffled, so the order of the nodes carries no
+    information. Model: B. Karrer, M. Newman, "Stochastic blockmodels and community structure in networks",
+    Physical Review E 83 (2011).
 
     Attributes:
-        num_nodes: Nodes at scale 1.
-        num_pairs: Undirected edges at scale 1: exactly as many are made.
+        num_nodes: Number of nodes at scale 1.
+        num_pairs: Number of undirected edges at scale 1; exactly this many are generated.
         tail: Exponent of the degrees' tail.
         largest_degree: Degree of the largest hub.
         community: Mean size of a community, in nodes.
-        inside: Share of a node's edges that is wanted inside its community.
+        inside: Target share of a node's edges inside its community.
     """
 
     num_nodes: int
@@ -61,16 +62,16 @@ class BlockModel:
     inside: float
 
     def generate(self, seed: int, scale: float, progress: Progress) -> Rows:
-        """The graph, the same for the same seed whatever the number of threads.
+        """Generate the graph; the same seed gives the same graph with any number of threads.
 
         Args:
             seed: The same seed gives the same graph, bit for bit, with the same version of numpy.
             scale: Multiplies the numbers of nodes and edges; communities keep their size.
-            progress: Told how far it is.
+            progress: Called with the current step and the share that is done.
 
         Raises:
-            ArgumentError: At this scale the nodes are too few for so many edges, or the edges too many for
-                memory.
+            ArgumentError: At this scale there are too few nodes for the number of edges, or too many edges
+                for memory.
         """
         num_nodes, num_pairs = max(1, round(self.num_nodes * scale)), round(self.num_pairs * scale)
         if 16 * num_pairs > num_nodes * (num_nodes - 1):
@@ -97,7 +98,7 @@ class BlockModel:
         inside, degrees = self._inside(starts, wanted, native_seed, progress)
         if len(inside) > num_pairs:
             inside = rng.permutation(inside)[:num_pairs]
-        # No node's chance is 0, so that the draw ends whatever the degrees are.
+        # No node has probability 0, so that the draw ends for any degrees.
         lacking = np.maximum(wanted - degrees, 0.01 * wanted.mean())
         between = _between(lacking, community, num_pairs - len(inside), native_seed, rng, progress)
         pairs = np.concatenate([inside, between])
@@ -121,13 +122,13 @@ class BlockModel:
         return Rows(rowptr, col, renumbered)
 
     def too_large(self, scale: float) -> bool:
-        """Return whether the graph has more edges at this scale than fit into memory."""
+        """Return whether the graph at this scale has more edges than fit into memory."""
         return round(self.num_pairs * scale) > _MOST_PAIRS
 
     def communities(self, rng: np.random.Generator, num_nodes: int) -> np.ndarray:
-        """[C + 1], int64: where each community's nodes begin."""
-        # At least 1, so that there are never more communities than nodes; at most a quarter, so that there is
-        # always room for edges between communities.
+        """Return [C + 1], int64: the positions at which each community's nodes begin."""
+        # A size is at least 1, so that there are never more communities than nodes; and at most a quarter of
+        # the nodes, so that edges between communities are always possible.
         sizes = np.ceil(rng.exponential(self.community, num_nodes)).astype(np.int64)
         sizes = np.clip(sizes, 1, max(1, num_nodes // 4))
         ends = np.cumsum(sizes)
@@ -137,16 +138,16 @@ class BlockModel:
     def _inside(
         self, starts: np.ndarray, wanted: np.ndarray, seed: int, progress: Progress
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Pairs inside communities, [P'] packed as uint64, and the degree each node has from them, [N]."""
+        """Return pairs inside communities, [P'] packed as uint64, and each node's degree from them, [N]."""
         sizes = np.diff(starts)
         room = np.repeat(MOST_OF_COMMUNITY * (sizes - 1), sizes)
         demand = np.minimum(self.inside * wanted, room)
-        # The expected number is at most half the demand; ten standard deviations more is never reached.
+        # The expected number is at most half of the demand; ten standard deviations more are never reached.
         expected = demand.sum() / 2
         pairs = np.empty(int(expected + 10 * expected**0.5 + 100), dtype=np.uint64)
         degrees = np.zeros(len(wanted))
         found = 0
-        # Equal work a step: a community's work is its size squared.
+        # Each step has equal work; a community's work is its size squared.
         work = np.cumsum(sizes.astype(np.float64) ** 2)
         cuts = np.searchsorted(work, np.linspace(0, work[-1], _STEPS + 1)[1:])
         call = extension.BlockInsideCall()
@@ -171,7 +172,7 @@ def _between(
     rng: np.random.Generator,
     progress: Progress,
 ) -> np.ndarray:
-    """[num_pairs], packed as uint64: different pairs whose ends are in different communities."""
+    """Return [num_pairs], packed as uint64: distinct pairs whose ends are in different communities."""
     num_nodes = len(weights)
     threshold, alias = np.empty(num_nodes, dtype=np.uint32), np.empty(num_nodes, dtype=np.int32)
     extension.block_alias(weights.ctypes.data, num_nodes, threshold.ctypes.data, alias.ctypes.data)

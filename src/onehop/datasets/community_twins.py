@@ -1,4 +1,4 @@
-"""Twins of large graphs: hubs and communities, generated natively; labels follow the communities."""
+"""Twins of large graphs with hubs and communities, generated natively; labels follow the communities."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,16 +14,16 @@ from onehop.datasets.dataset import Dataset, Progress
 
 @dataclass(frozen=True, slots=True)
 class CommunityTwin:
-    """A twin whose edges come from a block model. The edges are kept on disk; the rest is drawn anew.
+    """A twin whose edges come from a block model; edges are kept on disk, the rest is generated again.
 
     Attributes:
-        model: The edges.
-        num_classes: Classes; every community has one.
-        width: Features.
+        model: The block model of the edges.
+        num_classes: Number of classes; every community has one class.
+        width: Number of features.
         train: Share of training nodes.
         val: Share of validation nodes; the rest is for testing.
-        signal: Length of the classes' centres.
-        mislabelled: Share of labels that neither edges nor features tell.
+        signal: Length of the classes' centre vectors.
+        mislabelled: Share of labels about which neither edges nor features carry information.
         class_skew: Exponent of the classes' sizes.
     """
 
@@ -39,7 +39,7 @@ class CommunityTwin:
     def load(
         self, key: str, name: str, seed: int, scale: float, progress: Progress, features: bool
     ) -> Dataset:
-        """The twin, its edges from the cache folder where they are there."""
+        """Return the twin, with its edges from the cache folder if they are there."""
         rows = store.kept_as(
             key,
             lambda: self.model.generate(seed, scale, lambda what, done: progress(what, 0.9 * done)),
@@ -86,23 +86,24 @@ def _unpack(arrays: dict[str, Any]) -> Rows:
     return Rows(rowptr, col, community)
 
 
-# Nodes and edges. Reddit: W. Hamilton et al., "Inductive representation learning on large graphs" (2017), as
-# PyG's Reddit has it. reddit2 and amazonproducts: H. Zeng et al., "GraphSAINT" (2020), as PyG's Reddit2 and
-# AmazonProducts have them. proteins, products, mag (citations between papers) and papers: W. Hu et al., "Open
-# Graph Benchmark" (2020), every edge in both directions: 126.17 M, 11.53 M and 3.34 G with self loops.
-# amazon: amazon0505 of SNAP in both directions, with the features and classes of GNNAdvisor (OSDI 2021).
-# Splits are those of the named graphs but amazon's and papers'; proteins' 112 tasks are 112 classes here.
+# Sources of the numbers of nodes and edges. Reddit: W. Hamilton et al., "Inductive representation learning on
+# large graphs" (2017), as in PyG's Reddit. reddit2 and amazonproducts: H. Zeng et al., "GraphSAINT" (2020),
+# as in PyG's Reddit2 and AmazonProducts. proteins, products, mag (citations between papers) and papers: W. Hu
+# et al., "Open Graph Benchmark" (2020), with every edge in both directions: 126.17 M, 11.53 M and 3.34 G with
+# self loops. amazon: amazon0505 of SNAP in both directions, with the features and classes of GNNAdvisor (OSDI
+# 2021). Splits are the splits of the named graphs, except for amazon and papers; proteins' 112 tasks are 112
+# classes here.
 #
-# The tails keep products, mag and amazon below 1 % of reads that tiles of 128 nodes in index order share, and
-# bring arxiv-communities to its known 6.66 %.
-# Community sizes and shares bring clustering coefficients near those of the named graphs (products 0.41,
-# amazon 0.41, proteins 0.28, arxiv 0.23, mag 0.10, papers 0.09: Hu et al., and SNAP), and products to the
-# 54.1 % that re-tiling is known to save there with tiles of 128 (GraNDe, IEEE Transactions on Computers
-# 2023). Those of reddit, reddit2 and amazonproducts are chosen. The figures reached are in
-# docs/reference/datasets.md.
+# The tails keep the reads of products, mag and amazon that tiles of 128 nodes in index order share below 1 %,
+# and bring arxiv-communities to its known 6.66 %.
+# Community sizes and shares bring clustering coefficients near the coefficients of the named graphs (products
+# 0.41, amazon 0.41, proteins 0.28, arxiv 0.23, mag 0.10, papers 0.09: Hu et al., and SNAP), and bring
+# products to the 54.1 % that re-tiling is known to save there with tiles of 128 (GraNDe, IEEE Transactions on
+# Computers 2023). The community sizes and shares of reddit, reddit2 and amazonproducts are free choices. The
+# resulting numbers are in docs/reference/datasets.md.
 COMMUNITY_TWINS = {
-    # Nodes, pairs, tail, largest degree, mean community, share inside;
-    # classes, features, shares of training and validation nodes.
+    # Number of nodes and pairs, tail, largest degree, mean community, share inside; number of classes and
+    # features, shares of training and validation nodes.
     "arxiv-communities": CommunityTwin(
         BlockModel(169_343, 1_157_799, 2.5, 13_161, 60.0, 0.8),
         40, 128, 90_941 / 169_343, 29_799 / 169_343,

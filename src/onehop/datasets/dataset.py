@@ -7,7 +7,7 @@ from torch import Tensor
 
 from onehop.errors import ArgumentError
 
-# Called with what is being done, and the share of the whole that is done, from 0 to 1.
+# Called with the current step, and the share of the whole that is done, from 0 to 1.
 Progress = Callable[[str, float], None]
 
 
@@ -16,15 +16,15 @@ class Dataset:
     """A graph for node classification, on the CPU.
 
     Attributes:
-        name: What to call it in tables.
-        edge_index: [2, E], int64: sources above destinations.
+        name: The data set's name in tables.
+        edge_index: [2, E], int64: sources in row 0, destinations in row 1.
         num_nodes: N.
-        x: [N, F], float32; None where nodes have no features.
-        y: [N], int64, from 0 to ``num_classes - 1``, -1 where unknown; None where nodes have no labels.
+        x: [N, F], float32; None if nodes have no features.
+        y: [N], int64, from 0 to ``num_classes - 1``, -1 if unknown; None if nodes have no labels.
         num_classes: Number of classes; 0 without labels.
-        train_mask: [N], bool: nodes to learn from; None where there is no split.
-        val_mask: [N], bool: nodes to choose settings with.
-        test_mask: [N], bool: nodes to judge by.
+        train_mask: [N], bool: nodes for training; None if there is no split.
+        val_mask: [N], bool: nodes for validation.
+        test_mask: [N], bool: nodes for testing.
 
     Raises:
         ArgumentError: A tensor's length does not fit ``num_nodes``.
@@ -59,12 +59,12 @@ class Dataset:
 
     @property
     def num_edges(self) -> int:
-        """E, every direction counted."""
+        """E, the number of edges; each direction counts."""
         return self.edge_index.size(1)
 
     @property
     def num_features(self) -> int:
-        """F; 0 without features."""
+        """F, the number of features; 0 without features."""
         return 0 if self.x is None else self.x.size(1)
 
     def __repr__(self) -> str:

@@ -4,11 +4,11 @@ import numpy as np
 
 
 def degrees(num_nodes: int, mean: float, exponent: float, largest: float) -> np.ndarray:
-    """[num_nodes], float64, ascending: quantiles of a Lomax distribution that is cut at ``largest``.
+    """Return [num_nodes], float64, ascending: quantiles of a Lomax distribution cut off at ``largest``.
 
-    The density goes with ``(degree + offset) ** -exponent`` from 0 to ``largest``; the offset is solved for,
-    so that the mean is ``mean``, and what the quantiles leave over is made up by one factor. Distribution:
-    K. Lomax, "Business failures", Journal of the American Statistical Association 49 (1954).
+    The density is proportional to ``(degree + offset) ** -exponent`` from 0 to ``largest``. The offset is
+    chosen such that the mean is ``mean``, and a common factor corrects the remaining error of the quantiles.
+    Distribution: K. Lomax, "Business failures", Journal of the American Statistical Association 49 (1954).
 
     Args:
         num_nodes: Number of nodes.
@@ -26,9 +26,9 @@ def degrees(num_nodes: int, mean: float, exponent: float, largest: float) -> np.
 
 
 def figures(mean: float, exponent: float, largest: float) -> tuple[float, float, float]:
-    """Offset and shape of the Lomax distribution, and the share of it that is cut off; as :func:`degrees`."""
+    """Return offset and shape of the Lomax distribution, and the share cut off; see :func:`degrees`."""
     shape = exponent - 1.0
-    # Means rise with the offset, from 0 to largest / 2.
+    # The mean grows with the offset, from 0 to largest / 2.
     low, high = 1e-9 * mean, 1e4 * largest
     for _ in range(200):
         offset = (low * high) ** 0.5
@@ -40,7 +40,7 @@ def figures(mean: float, exponent: float, largest: float) -> tuple[float, float,
 
 
 def _mean(offset: float, shape: float, largest: float) -> float:
-    """Mean of the cut distribution: the integral of its upper tail from 0 to ``largest``."""
+    """Return the mean of the cut distribution: the integral of its upper tail from 0 to ``largest``."""
     end = 1.0 + largest / offset
     beyond = end**-shape
     area = offset / (shape - 1.0) * (1.0 - end ** (1.0 - shape))

@@ -16,13 +16,13 @@ _OGB = ("ogbn-arxiv", "ogbn-products")
 
 
 def pyg(name: str) -> Dataset:
-    """A citation graph through PyTorch Geometric, with its public split; downloaded when it is not there yet.
+    """Load a citation graph with its public split through PyTorch Geometric; it is downloaded if needed.
 
     Args:
         name: ``Cora``, ``CiteSeer`` or ``PubMed``.
 
     Raises:
-        ArgumentError: No graph of that name.
+        ArgumentError: There is no graph of this name.
         DatasetError: torch_geometric is not installed, or the download failed.
     """
     check_choice("name", name, _PLANETOID)
@@ -50,16 +50,15 @@ def pyg(name: str) -> Dataset:
 
 
 def ogb(name: str) -> Dataset:
-    """A graph of the Open Graph Benchmark, with its split and both directions of every edge.
+    """Load a graph of the Open Graph Benchmark, with its split and both directions of every edge.
 
-    It is downloaded by the ``ogb`` package when it is not there yet; a copy in onehop's own format is read
-    from then on.
+    The ``ogb`` package downloads it if needed; later calls read a copy in onehop's own format.
 
     Args:
         name: ``ogbn-arxiv`` or ``ogbn-products``.
 
     Raises:
-        ArgumentError: No graph of that name.
+        ArgumentError: There is no graph of this name.
         DatasetError: ogb is not installed, or the download failed.
     """
     check_choice("name", name, _OGB)

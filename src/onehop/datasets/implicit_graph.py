@@ -1,4 +1,4 @@
-"""A graph with communities that is too large to be kept: its rows are computed when they are needed."""
+"""A graph with communities that is too large to be stored: its rows are computed when they are needed."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,14 +10,14 @@ from onehop.errors import ArgumentError, IndexRangeError, integer
 
 
 class ImplicitGraph:
-    """A symmetric block model at full size, in about 6 bytes a node.
+    """A symmetric block model at full size, in about 6 bytes per node.
 
-    Whether two nodes of a community are joined, a hash of the pair says. Edges between communities are pairs
-    of stubs that a permutation without a table puts side by side. Either answer is the same from both ends.
-    Edges are about as many as the figures say, not exactly.
+    A hash of each pair of nodes decides whether two nodes of a community are joined. Edges between
+    communities are pairs of stubs that a permutation without a table matches. Both computations give the same
+    answer from both ends of an edge. The number of edges is only approximately the model's number.
 
     Args:
-        model: Figures of the graph, at scale 1.
+        model: Parameters of the graph, at scale 1.
         seed: The same seed gives the same graph, bit for bit, with the same versions of numpy and of the C
             library.
         self_loops: Whether every node has an edge to itself.
@@ -57,18 +57,18 @@ class ImplicitGraph:
         return self._graph.bytes
 
     def rows(self, nodes: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """The neighbours of these nodes.
+        """Return the neighbours of the given nodes.
 
         Args:
-            nodes: [M], whole numbers from 0 to ``num_nodes - 1``.
+            nodes: [M], integers from 0 to ``num_nodes - 1``.
 
         Returns:
-            ``rowptr``, [M + 1], int64, and ``col``, int32: the neighbours, ascending for each node and
-            without repeats; then, with self loops, the node itself.
+            ``rowptr``, [M + 1], int64, and ``col``, int32: for each node its neighbours, ascending and
+            without repeats, followed by the node itself if there are self loops.
 
         Raises:
-            ArgumentError: ``nodes`` is not a list of whole numbers.
-            IndexRangeError: There is no such node.
+            ArgumentError: ``nodes`` is not a list of integers.
+            IndexRangeError: A node does not exist.
         """
         wanted = np.asarray(nodes)
         if wanted.ndim != 1 or (wanted.size and wanted.dtype.kind not in "iu"):

@@ -1,4 +1,4 @@
-"""The generators' native loops, ready to use: they are part of the simulated machines' extension module."""
+"""The native loops of the generators, which are part of the simulated machines' extension module."""
 
 from onehop import _machines as extension
 from onehop.native import TORCH_CPU_LIBRARY, threads

@@ -1,4 +1,4 @@
-"""Labels that edges and features know something of: what makes a twin worth training on."""
+"""Planted labels: edges and features carry information about them, so that training on a twin is useful."""
 
 import numpy as np
 import torch
@@ -12,9 +12,9 @@ _ROWS_AT_ONCE = 65_536
 
 
 def classes(rng: np.random.Generator, num_nodes: int, num_classes: int, skew: float) -> np.ndarray:
-    """[N], int64: a class for every node; the share of the class of rank r, from 1, goes with r ** -skew.
+    """Return [N], int64: a class for every node; class sizes are proportional to r ** -skew for rank r.
 
-    Every class has at least one node where there are as many nodes as classes.
+    Ranks count from 1. Every class has at least one node if there are at least as many nodes as classes.
     """
     share = np.arange(1, num_classes + 1, dtype=np.float64) ** -skew
     ends = np.round(np.cumsum(share) / share.sum() * num_nodes).astype(np.int64)
@@ -33,12 +33,12 @@ def edges(
     same_class: float,
     progress: Progress | None = None,
 ) -> Tensor:
-    """Both directions of ``num_pairs`` pairs of nodes: a degree-corrected planted partition.
+    """Return both directions of ``num_pairs`` pairs of nodes: a degree-corrected planted partition.
 
-    The first end of a pair is drawn by weight, ``rank ** -exponent`` with ranks given out at random. With
-    chance ``same_class`` the second end is drawn by weight from the same class, else from all nodes. Model:
-    B. Karrer, M. Newman, "Stochastic blockmodels and community structure in networks", Physical Review E 83
-    (2011).
+    The first end of a pair is drawn by weight, ``rank ** -exponent``, with randomly assigned ranks. With
+    probability ``same_class``, the second end is drawn by weight from the same class, otherwise from all
+    nodes. Model: B. Karrer, M. Newman, "Stochastic blockmodels and community structure in networks", Physical
+    Review E 83 (2011).
 
     Returns:
         [2, 2 * num_pairs], int64, ordered by source, then by destination.
@@ -47,7 +47,7 @@ def edges(
     by_class = np.argsort(labels, kind="stable")
     weights = (rng.permutation(num_nodes) + 1.0) ** -exponent
     cumulative = np.cumsum(weights)
-    # Where each class's weights begin and end on the line that all weights make up.
+    # Begin and end of each class's weights in the cumulative sum of all weights.
     last = np.cumsum(np.bincount(labels)) - 1
     ends = cumulative[last]
     begins = np.concatenate([[0.0], ends[:-1]])
@@ -66,11 +66,11 @@ def edges(
 
 
 def vectors(rng: np.random.Generator, labels: np.ndarray, width: int, signal: float) -> np.ndarray:
-    """[N, width], float32: standard normal noise around a centre for each class, of length ``signal``."""
+    """Return [N, width], float32: standard normal noise around a class centre of length ``signal``."""
     centres = rng.standard_normal((labels.max() + 1, width)).astype(np.float32)
     centres *= signal / np.linalg.norm(centres, axis=1, keepdims=True)
     x = rng.standard_normal((len(labels), width), dtype=np.float32)
-    # Piece by piece, since the centres of all nodes would be as large as the result.
+    # Piece by piece, because the centres of all nodes would be as large as the result.
     for begin in range(0, len(labels), _ROWS_AT_ONCE):
         x[begin : begin + _ROWS_AT_ONCE] += centres[labels[begin : begin + _ROWS_AT_ONCE]]
     return x
@@ -79,10 +79,10 @@ def vectors(rng: np.random.Generator, labels: np.ndarray, width: int, signal: fl
 def words(
     rng: np.random.Generator, labels: np.ndarray, width: int, mean_words: float, on_topic: float
 ) -> np.ndarray:
-    """[N, width], float32, zeros and ones: about ``mean_words`` words a node from a vocabulary of ``width``.
+    """Return [N, width], float32, zeros and ones: about ``mean_words`` of ``width`` words per node.
 
-    Words are drawn by Zipf's law; with chance ``on_topic`` from the vocabulary's part that belongs to the
-    node's class, else from all of it.
+    Words are drawn by Zipf's law: with probability ``on_topic`` from the part of the vocabulary that belongs
+    to the node's class, otherwise from the whole vocabulary.
     """
     num_classes = int(labels.max()) + 1
     node = np.repeat(np.arange(len(labels)), 1 + rng.poisson(mean_words - 1, len(labels)))
@@ -99,7 +99,7 @@ def words(
 
 
 def mislabel(rng: np.random.Generator, labels: np.ndarray, share: float) -> np.ndarray:
-    """The labels, ``share`` of them exchanged for another node's: what no model can know."""
+    """Return the labels with ``share`` of them replaced by other nodes' labels, which no model can know."""
     wrong = rng.random(len(labels)) < share
     return np.where(wrong, rng.permutation(labels), labels)
 
@@ -107,7 +107,7 @@ def mislabel(rng: np.random.Generator, labels: np.ndarray, share: float) -> np.n
 def dataset(
     name: str, edge_index: Tensor, x: np.ndarray | None, y: np.ndarray, num_classes: int, split: Split
 ) -> Dataset:
-    """The data set of these edges, features [N, F] and labels [N]; without features where ``x`` is None."""
+    """Return the data set of these edges, features [N, F] and labels [N]; ``x`` None means no features."""
     return Dataset(
         name=name,
         edge_index=edge_index,

@@ -1,4 +1,4 @@
-"""Edges without meaning: random graphs with a skewed degree distribution, and grids."""
+"""Edges without further structure: random graphs with a skewed degree distribution, and grids."""
 
 from collections.abc import Callable
 
@@ -9,18 +9,19 @@ from onehop.datasets.dataset import Progress
 from onehop.errors import ArgumentError, integer
 from onehop.graph.edges import distinct, edges_of_keys
 
-# Draws this many pairs of nodes: two arrays of node numbers.
+# Draws this many pairs of nodes; returns two arrays of node numbers.
 DrawPairs = Callable[[int], tuple[np.ndarray, np.ndarray]]
 
 
 def chung_lu(
     num_nodes: int, num_edges: int, exponent: float = 0.6, seed: int = 0, progress: Progress | None = None
 ) -> Tensor:
-    """A symmetric Chung-Lu graph: the chance of an edge is proportional to the product of its ends' weights.
+    """Generate a symmetric Chung-Lu graph: an edge's probability is proportional to its ends' weights.
 
-    The node of rank r (from 1) weighs ``r ** -exponent``; ranks are shuffled over the node numbers. There are
-    no self loops and no repeated edges. Model: F. Chung, L. Lu, "Connected components in random graphs with
-    given expected degree sequences", Annals of Combinatorics 6 (2002).
+    The probability of an edge is proportional to the product of both weights. The node of rank r (from 1) has
+    weight ``r ** -exponent``; ranks are assigned to node numbers at random. There are no self loops and no
+    repeated edges. Model: F. Chung, L. Lu, "Connected components in random graphs with given expected degree
+    sequences", Annals of Combinatorics 6 (2002).
 
     Args:
         num_nodes: Number of nodes.
@@ -64,11 +65,11 @@ def chung_lu(
 
 
 def grid(rows: int, columns: int) -> Tensor:
-    """A grid of streets: every crossing is joined with the next ones in its row and its column.
+    """Generate a grid of streets: every crossing is joined with its neighbours in its row and its column.
 
     Returns:
-        [2, E], int64, ordered by source: both directions; node ``r * columns + c`` lies in row r and column
-        c.
+        [2, E], int64, ordered by source, with both directions; node ``r * columns + c`` is in row r and
+        column c.
 
     Examples:
         >>> from onehop.datasets import grid
@@ -90,13 +91,13 @@ def distinct_pairs(
     rng: np.random.Generator,
     progress: Progress | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draws until there are ``num_pairs`` different pairs of different nodes.
+    """Draw until there are ``num_pairs`` distinct pairs of distinct nodes.
 
     Returns:
         The lower and the higher node of every pair, in ascending order.
 
     Raises:
-        ArgumentError: More than half of all pairs are wanted: drawing would take too long.
+        ArgumentError: ``num_pairs`` is more than half of all pairs, so drawing would take too long.
     """
     if num_pairs > num_nodes * (num_nodes - 1) // 4:
         raise ArgumentError(
@@ -107,7 +108,7 @@ def distinct_pairs(
     accepted = 1.0
     while len(found) < num_pairs:
         missing = num_pairs - len(found)
-        # A little more than is missing, given how many of the last draws were new.
+        # Draw slightly more than is missing, given how many of the last draws were new.
         count = int(missing / max(accepted, 0.05) * 1.02) + 16
         first, second = draw(count)
         low, high = np.minimum(first, second), np.maximum(first, second)
@@ -118,18 +119,18 @@ def distinct_pairs(
         if progress is not None:
             progress("drawing edges", min(1.0, len(found) / num_pairs))
     if len(found) > num_pairs:
-        # The surplus is left out at random: leaving out the last would favour low numbers.
+        # The surplus is dropped at random, because dropping the last pairs would favour low numbers.
         found = np.delete(found, rng.choice(len(found), len(found) - num_pairs, replace=False, shuffle=False))
     return np.divmod(found, num_nodes)
 
 
 def both_directions(low: np.ndarray, high: np.ndarray, num_nodes: int) -> Tensor:
-    """[2, 2 P], int64: P different pairs in both directions, ordered by source, then by destination."""
+    """Return [2, 2 P], int64: P distinct pairs in both directions, ordered by source, then by destination."""
     keys = np.concatenate([low * np.int64(num_nodes) + high, high * np.int64(num_nodes) + low])
     keys.sort()
     return edges_of_keys(keys, num_nodes)
 
 
 def pick(places: np.ndarray, cumulative: np.ndarray) -> np.ndarray:
-    """The entry of ``cumulative`` (running sums of weights) to which each of ``places`` belongs."""
+    """Return the index in ``cumulative`` (cumulative weights) to which each of ``places`` belongs."""
     return np.minimum(np.searchsorted(cumulative, places, side="right"), len(cumulative) - 1)

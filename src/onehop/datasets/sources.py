@@ -1,4 +1,4 @@
-"""Data sets by a short name, as the command line gives them."""
+"""Data sets by a short name, as on the command line."""
 
 import os
 from pathlib import Path
@@ -13,27 +13,27 @@ from onehop.errors import ArgumentError, integer
 from onehop.files import read
 from onehop.graph.edges import undirected
 
-# Where a file has labels but no split: shares of training and validation nodes.
+# Shares of training and validation nodes for a file with labels but no split.
 _TRAIN, _VAL = 0.6, 0.2
 
 
 def from_file(path: str | os.PathLike[str], split: int = 0, seed: int = 0, key: str | None = None) -> Dataset:
-    """The file as a data set for node classification.
+    """Load a file as a data set for node classification.
 
-    Every edge goes both ways, each once; weights are omitted. Of a file's splits one is chosen; a file with
-    labels and no split gets a random one: 60 % of the labelled nodes for training, 20 % for validation, the
-    rest for testing. Nodes without a label belong to no part.
+    Every edge is included once in each direction; weights are ignored. One of the file's splits is used. A
+    file with labels but no split gets a random split: 60 % of the labelled nodes for training, 20 % for
+    validation, the rest for testing. Nodes without a label are in no part.
 
     Args:
         path: The file.
-        split: Which of the file's splits; without any only 0.
-        seed: Of the random split.
-        key: Name of the matrix to be read from a ``.mat`` file, as in :func:`onehop.files.read`.
+        split: Number of the file's split to use; only 0 if the file has no splits.
+        seed: Seed of the random split.
+        key: Name of the matrix to read from a ``.mat`` file; see :func:`onehop.files.read`.
 
     Raises:
-        ArgumentError: The graph is bipartite, or has no such split or matrix.
-        FileNotFoundError: There is no such file.
-        FileFormatError: As in :func:`onehop.files.read`.
+        ArgumentError: The graph is bipartite, or the split or matrix does not exist.
+        FileNotFoundError: The file does not exist.
+        FileFormatError: See :func:`onehop.files.read`.
 
     Examples:
         >>> import tempfile
@@ -72,7 +72,7 @@ def from_file(path: str | os.PathLike[str], split: int = 0, seed: int = 0, key: 
     )
 
 
-# What a short name begins with; anything else is the path of a file, see onehop.datasets.from_file.
+# Prefixes of short names; any other text is the path of a file, see onehop.datasets.from_file.
 PREFIXES = ("twin:", "pyg:", "ogb:")
 
 
@@ -84,14 +84,14 @@ def load(
     *,
     features: bool = True,
 ) -> Dataset:
-    """The data set that ``spec`` names.
+    """Load the data set that ``spec`` names.
 
     Args:
         spec: ``twin:NAME``, ``pyg:NAME`` or ``ogb:NAME``.
-        seed: For twins, see :func:`onehop.datasets.twin`.
-        scale: For twins.
-        progress: For twins.
-        features: For twins.
+        seed: Seed of a twin; see :func:`onehop.datasets.twin`.
+        scale: Scale of a twin; see :func:`onehop.datasets.twin`.
+        progress: Called with a twin's current step and its finished share.
+        features: Whether a twin has features.
 
     Raises:
         ArgumentError: The prefix or the name is unknown.

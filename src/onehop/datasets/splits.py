@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Split(NamedTuple):
-    """Three masks, [N], bool, that share no node."""
+    """Three masks, [N], bool, that have no node in common."""
 
     train_mask: Tensor
     val_mask: Tensor
@@ -16,13 +16,13 @@ class Split(NamedTuple):
 
 
 def by_share(labels: np.ndarray, train: float, val: float, rng: np.random.Generator) -> Split:
-    """A random split: shares of the labelled nodes; those that are left are for testing.
+    """Return a random split by shares of the labelled nodes; the remaining nodes are for testing.
 
     Args:
-        labels: [N], int64; nodes with a negative label belong to no part.
+        labels: [N], int64; nodes with a negative label are in no part.
         train: Share of training nodes.
         val: Share of validation nodes.
-        rng: Where the chance comes from.
+        rng: The random number generator.
     """
     nodes = rng.permutation(np.flatnonzero(labels >= 0))
     ends = np.round(np.array([train, train + val]) * len(nodes)).astype(np.int64)
@@ -30,18 +30,18 @@ def by_share(labels: np.ndarray, train: float, val: float, rng: np.random.Genera
 
 
 def by_class(labels: np.ndarray, per_class: int, val: float, test: float, rng: np.random.Generator) -> Split:
-    """Planetoid's split: a few training nodes of every class, the rest as shares of all nodes.
+    """Return Planetoid's split: a few training nodes per class, and shares of all nodes for the rest.
 
     Args:
-        labels: [N], int64; nodes with a negative label belong to no part.
-        per_class: Training nodes a class.
+        labels: [N], int64; nodes with a negative label are in no part.
+        per_class: Number of training nodes per class.
         val: Share of validation nodes.
         test: Share of test nodes.
-        rng: Where the chance comes from.
+        rng: The random number generator.
     """
     nodes = rng.permutation(np.flatnonzero(labels >= 0))
     own = labels[nodes]
-    # How many nodes of the same class come before each: those with the fewest are for training.
+    # How many nodes of the same class come before each node; the first ones of each class are for training.
     order = np.argsort(own, kind="stable")
     place = np.empty(len(nodes), dtype=np.int64)
     place[order] = np.arange(len(nodes)) - np.searchsorted(own[order], own[order], side="left")

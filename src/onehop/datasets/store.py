@@ -1,4 +1,4 @@
-"""Data sets kept on disk: one ``.npz`` file each, below the cache folder."""
+"""Data sets cached on disk: one ``.npz`` file each, below the cache folder."""
 
 import logging
 import os
@@ -22,10 +22,10 @@ logger = logging.getLogger(__name__)
 Arrays = dict[str, Any]
 Content = TypeVar("Content")
 
-# Part of every file's name: raise it when what a generator makes, or what a file holds, changes.
+# Part of every file's name; increase it when a generator's output or a file's content changes.
 _VERSION = 1
 _MASKS = ("train_mask", "val_mask", "test_mask")
-# What numpy and zipfile raise over a damaged file.
+# Errors that numpy and zipfile raise for a damaged file.
 _DAMAGE = (
     OSError,
     ValueError,
@@ -39,7 +39,7 @@ _DAMAGE = (
 
 
 def kept(key: str, make: Callable[[], Dataset]) -> Dataset:
-    """As :func:`kept_as`, for a whole data set."""
+    """Return a whole data set from the cache as :func:`kept_as` does."""
     return kept_as(key, make, _pack, _unpack)
 
 
@@ -49,17 +49,17 @@ def kept_as(
     pack: Callable[[Content], Arrays],
     unpack: Callable[[Arrays], Content],
 ) -> Content:
-    """The entry with that key, from the cache folder; made and written there if missing.
+    """Return the entry with this key from the cache folder; it is generated and written if it is missing.
 
-    A damaged file is made anew. Where the folder cannot be written the data set is made every time. Both are
-    logged as warnings.
+    A damaged file is generated again. If the folder cannot be written, the data set is generated every time.
+    Both cases log a warning.
 
     Args:
-        key: Names the content and everything it depends on.
-        make: Makes it.
-        pack: The arrays to write.
-        unpack: The content of these arrays; raises KeyError or ValueError where they are not what ``pack``
-            gives.
+        key: Identifies the content and everything that it depends on.
+        make: Generates the content.
+        pack: Returns the arrays to write.
+        unpack: Returns the content of these arrays; raises KeyError or ValueError if they are not arrays of
+            ``pack``.
     """
     path = folder() / f"{re.sub(r'[^A-Za-z0-9._-]', '_', key)}-v{_VERSION}.npz"
     if path.exists():
@@ -76,7 +76,7 @@ def kept_as(
 
 
 def folder() -> Path:
-    """The folder of data sets."""
+    """Return the folder of data sets."""
     return config.cache_dir() / "datasets"
 
 
@@ -106,7 +106,7 @@ def _unpack(arrays: Arrays) -> Dataset:
 
 def _write(path: Path, arrays: Arrays) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Written aside and then renamed, so that no other process ever reads half a file.
+    # Written to another file and then renamed, so that no process reads half a file.
     handle, aside = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -117,6 +117,6 @@ def _write(path: Path, arrays: Arrays) -> None:
 
 
 def _read(path: Path) -> Arrays:
-    # Opened here, since np.load leaves a damaged archive open.
+    # Opened here, because np.load leaves a damaged archive open.
     with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         return {key: arrays[key] for key in arrays.files}

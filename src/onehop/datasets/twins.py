@@ -1,4 +1,4 @@
-"""Twins: generated graphs of the size and kind of well-known ones, with labels that can be learnt."""
+"""Twins: generated graphs with the size and kind of well-known graphs, and with learnable labels."""
 
 import math
 from dataclasses import dataclass, replace
@@ -15,24 +15,24 @@ from onehop.errors import ArgumentError, integer
 
 @dataclass(frozen=True, slots=True)
 class _Social:
-    """A twin with skewed degrees; :mod:`onehop.datasets.planted` says what the figures do."""
+    """A twin with skewed degrees; :mod:`onehop.datasets.planted` explains the parameters."""
 
     num_nodes: int  # nodes at scale 1
     num_pairs: int  # undirected edges at scale 1
     num_classes: int
     width: int  # columns of the features
-    signal: float  # length of the classes' centres; with ``mean_words``, the chance of a word on topic
-    same_class: float  # chance that an edge is drawn inside a class
-    mislabelled: float  # share of labels that neither edges nor features tell
+    signal: float  # length of the classes' centres; with ``mean_words``, probability of a word on topic
+    same_class: float  # probability that an edge is drawn inside a class
+    mislabelled: float  # share of labels that neither edges nor features reveal
     exponent: float  # exponent of the nodes' weights
     class_skew: float  # exponent of the classes' sizes
-    train: float | int  # share of training nodes, or, as an int, their number in each class
+    train: float | int  # share of training nodes; an int is their number per class
     val: float  # share of validation nodes
     test: float  # share of test nodes
     mean_words: float | None = None  # mean number of words of a node; None for dense features
 
     def make(self, name: str, seed: int, scale: float, progress: Progress) -> Dataset:
-        """The twin, from nothing but its figures and the seed."""
+        """Generate the twin from its parameters and the seed."""
         rng = np.random.default_rng([seed, 1])
         num_nodes = max(self.num_classes, round(self.num_nodes * scale))
         labels = planted.classes(rng, num_nodes, self.num_classes, self.class_skew)
@@ -59,16 +59,16 @@ class _Social:
 
 @dataclass(frozen=True, slots=True)
 class _Road:
-    """A square grid of streets, cut into regions around random centres; a class holds several regions."""
+    """A square grid of streets, cut into regions around random centres; a class has several regions."""
 
-    side: int  # crossings along one side at scale 1
+    side: int  # number of crossings along one side at scale 1
     regions: int
-    num_classes: int  # classes, and features: each has a direction of its own
+    num_classes: int  # number of classes and of features; each class has its own direction
     signal: float  # distance of a class's centre from 0
-    mislabelled: float  # share of labels that neither edges nor features tell
+    mislabelled: float  # share of labels that neither edges nor features reveal
 
     def make(self, name: str, seed: int, scale: float, progress: Progress) -> Dataset:
-        """The twin, from nothing but its figures and the seed."""
+        """Generate the twin from its parameters and the seed."""
         rng = np.random.default_rng([seed, 1])
         side = max(2, round(self.side * math.sqrt(scale)))
         edge_index = grid(side, side)
@@ -85,11 +85,11 @@ class _Road:
         return planted.dataset(name, edge_index, x, y, self.num_classes, splits.by_share(y, 0.5, 0.2, rng))
 
 
-# Nodes, edges, classes and splits of the named graphs: ogbn-arxiv after symmetrising and its split by year
-# (W. Hu et al., "Open Graph Benchmark", 2020); Reddit's classes and split (W. Hamilton et al., 2017) on a
-# quarter of its nodes; Cora, PubMed and their public splits (Z. Yang et al., 2016). The other figures are
-# chosen so that a two-layer GCN reaches about the accuracy that it reaches on the named graph, and a linear
-# model on the features much less.
+# Numbers of nodes, edges and classes and the splits come from the named graphs: ogbn-arxiv, symmetrised, with
+# its split by year (W. Hu et al., "Open Graph Benchmark", 2020); Reddit's classes and split (W. Hamilton et
+# al., 2017) on a quarter of its nodes; Cora, PubMed and their public splits (Z. Yang et al., 2016). The other
+# numbers are chosen so that a two-layer GCN reaches about the same accuracy as on the named graph, and a
+# linear model on the features reaches much less.
 _TWINS: dict[str, _Social | _Road | CommunityTwin] = {
     "arxiv": _Social(
         num_nodes=169_343, num_pairs=1_157_799, num_classes=40, width=128,
@@ -117,7 +117,7 @@ _TWINS: dict[str, _Social | _Road | CommunityTwin] = {
 
 
 def names() -> list[str]:
-    """The names of all twins.
+    """Return the names of all twins.
 
     Examples:
         >>> from onehop import datasets
@@ -133,13 +133,13 @@ def _check(name: str) -> None:
 
 
 def num_features(name: str) -> int:
-    """The number of a twin's features, without making the twin.
+    """Return the number of a twin's features, without generating the twin.
 
     Args:
         name: One of :func:`names`.
 
     Raises:
-        ArgumentError: No twin of that name.
+        ArgumentError: There is no twin of this name.
 
     Examples:
         >>> from onehop import datasets
@@ -148,29 +148,29 @@ def num_features(name: str) -> int:
     """
     _check(name)
     figures = _TWINS[name]
-    # Roads have a feature for each class.
+    # Roads have one feature per class.
     return figures.num_classes if isinstance(figures, _Road) else figures.width
 
 
 def too_large(name: str, scale: float = 1.0) -> bool:
-    """Return whether a twin is too large to be made whole, and has to be taken by rows (:func:`implicit`).
+    """Return whether a twin is too large to be generated as a whole; then use its rows (:func:`implicit`).
 
     Args:
         name: One of :func:`names`.
         scale: Multiplies the numbers of nodes and edges.
 
     Raises:
-        ArgumentError: No twin of that name.
+        ArgumentError: There is no twin of this name.
     """
     _check(name)
     return name in COMMUNITY_TWINS and COMMUNITY_TWINS[name].model.too_large(scale)
 
 
 def implicit(name: str, seed: int = 0, *, self_loops: bool = False) -> ImplicitGraph:
-    """A twin with communities at full size, of which any row can be computed and none is kept.
+    """Return a twin with communities at full size whose rows are computed on demand and not stored.
 
-    It follows the same figures as :func:`twin` (degrees, communities, shares), but is another graph. Use it
-    for windows of graphs that fit no memory, such as papers.
+    It follows the same parameters as :func:`twin` (degrees, communities, shares), but is another graph. Use
+    it for windows of graphs that do not fit into memory, such as papers.
 
     Args:
         name: One of the twins with communities.
@@ -178,7 +178,7 @@ def implicit(name: str, seed: int = 0, *, self_loops: bool = False) -> ImplicitG
         self_loops: Whether every node has an edge to itself.
 
     Raises:
-        ArgumentError: No twin with communities has that name, or a negative seed.
+        ArgumentError: There is no twin with communities of this name, or the seed is negative.
 
     Examples:
         >>> from onehop.datasets import implicit
@@ -196,7 +196,7 @@ def implicit(name: str, seed: int = 0, *, self_loops: bool = False) -> ImplicitG
 def twin(
     name: str, seed: int = 0, scale: float = 1.0, progress: Progress | None = None, *, features: bool = True
 ) -> Dataset:
-    """A generated graph of the size and kind of a well-known one, read from the cache folder if it is there.
+    """Return a generated graph with the size and kind of a well-known graph; edges may come from the cache.
 
     =================  ===========  ===============  ========  =======
     name               nodes        directed edges   features  classes
@@ -217,17 +217,18 @@ def twin(
     road               250,000      998,000          16        16
     =================  ===========  ===============  ========  =======
 
-    Edges go both ways, without self loops and repeated edges: add loops where they are needed, as by GCN's
-    normalisation and the near-rank machines. amazon, amazonproducts, arxiv-communities, mag, papers,
-    products, proteins, reddit and reddit2 have many small communities (:mod:`onehop.datasets.block_model`);
-    their edges are ordered by destination, then by source, which is the order that a graph keeps. Those of
-    the others are ordered by source, then by destination.
+    Edges go in both directions, without self loops and repeated edges. Add loops where they are needed, for
+    example for GCN's normalisation and the near-rank machines. amazon, amazonproducts, arxiv-communities,
+    mag, papers, products, proteins, reddit and reddit2 have many small communities
+    (:mod:`onehop.datasets.block_model`); their edges are ordered by destination, then by source, which is the
+    order that a graph keeps. The edges of the other twins are ordered by source, then by destination.
 
-    There are two of arxiv: ``arxiv`` has the skew and the labels, for training; ``arxiv-communities`` also
-    has hubs and triangles, for counting which nodes share neighbours.
+    There are two twins of arxiv: ``arxiv`` has the skew and the labels, for training; ``arxiv-communities``
+    also has hubs and triangles, for counting which nodes share neighbours.
 
-    papers fits no ordinary memory: take a part of it, such as ``scale=0.02``, or rows of :func:`implicit`.
-    A scale keeps degrees and communities as they are; only the hubs' share of all nodes grows.
+    papers does not fit into ordinary memory: use a part of it, for example ``scale=0.02``, or rows of
+    :func:`implicit`. A scale does not change degrees and communities; only the hubs' share of all nodes
+    grows.
 
     Args:
         name: One of :func:`names`.
@@ -237,8 +238,8 @@ def twin(
         features: False omits ``x``, which saves memory and, for the large twins, a few seconds.
 
     Raises:
-        ArgumentError: No twin of that name, a negative seed, a scale that is not positive, or one at which
-            there are too few nodes for the edges.
+        ArgumentError: There is no twin of this name, the seed is negative, the scale is not positive, or at
+            this scale there are too few nodes for the edges.
 
     Examples:
         >>> from onehop import datasets

@@ -21,5 +21,5 @@ from onehop.distributed.sums import (
 )
 from onehop.loading import DISTRIBUTED
 
-# Layers that are patched take no notice of divided graphs before there can be any.
+# Layers that are patched ignore divided graphs until this package is imported.
 DISTRIBUTED.provide(sys.modules[__name__])

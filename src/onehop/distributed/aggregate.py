@@ -1,4 +1,4 @@
-"""Neighbour aggregation over many processes."""
+"""Neighbour aggregation over several processes."""
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from onehop.errors import ArgumentError
 from onehop.ops.aggregate import REDUCTIONS, aggregate as aggregate_here
 from onehop.ops.checks import check_vector
 
-# Partial sums in 16 bits would be rounded once more than a single sum.
+# 16-bit partial sums would be rounded once more than a single sum.
 _EXACT = (torch.float32, torch.float64)
 
 
@@ -23,12 +23,12 @@ def aggregate(
     src_scale: Tensor | None = None,
     dst_scale: Tensor | None = None,
 ) -> Tensor:
-    """Aggregates into every node that this process owns, over sources on all processes.
+    """Aggregate into every node that this process owns, over sources on all processes.
 
-    :func:`onehop.aggregate` over the whole graph, of which each process computes its own rows. Sums and means
-    first add the owned sources, while the halo rows are in transit, and then the halo; max and min first
-    compute the rows that need no halo. The same partition gives the same bits; another number of processes
-    adds in another order.
+    This computes :func:`onehop.aggregate` over the whole graph, and each process computes its own rows. Sums
+    and means first add the owned sources, while the halo rows are in transit, and then the halo. Max and min
+    first compute the rows that need no halo. The same partition gives bitwise equal results; another number
+    of processes adds in another order.
 
     Args:
         graph: This process's part.
@@ -83,7 +83,7 @@ def aggregate(
 def _summed(
     graph: DistributedGraph, x: Tensor, weight: Tensor | None, mean: bool, dst_scale: Tensor | None
 ) -> Tensor:
-    """The sum over owned sources, and the sum over the others."""
+    """Return the sum over owned sources plus the sum over halo sources."""
     split = graph.splits.by_source
     if mean:
         share = graph.derived(("mean", x.dtype), lambda: _inverse_degrees(graph, x))
@@ -105,7 +105,7 @@ def _scaled(x: Tensor, scale: Tensor | None) -> Tensor:
 
 
 def _by_source(graph: DistributedGraph, weight: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-    """The values of edges from owned rows, and of edges from halo rows."""
+    """Return the values of edges from owned rows, and the values of edges from halo rows."""
     if weight is None:
         return None, None
     near = graph.splits.is_near
@@ -121,9 +121,9 @@ def _by_rows(
     src_scale: Tensor | None,
     dst_scale: Tensor | None,
 ) -> Tensor:
-    """The rows without halo sources, and the other rows, each reduced at once.
+    """Reduce the rows without halo sources, and then the other rows; each row is reduced in one step.
 
-    The scales are applied in the kernels: multiplied here, 16-bit rows would be rounded once more.
+    The kernels apply the scales: if they were multiplied here, 16-bit rows would be rounded once more.
     """
     split = graph.splits.by_row(graph.loops)
     first, second = split_by_row(split, weight)
@@ -140,7 +140,7 @@ def _by_rows(
 
 
 def split_by_row(split: EdgeSplit, values: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-    """The values of the edges of either graph, which :meth:`Splits.by_row` made."""
+    """Split the values of edges between the two graphs that :meth:`Splits.by_row` made."""
     if values is None:
         return None, None
     first, second = values.split([split.first.num_edges, split.second.num_edges])

@@ -1,4 +1,4 @@
-"""Errors of one process that are raised in all, with the reason, and errors of lost processes."""
+"""Raising an error of one process in all processes, and naming lost processes in errors."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -13,12 +13,12 @@ from onehop.errors import ArgumentError, ConfigurationError, OnehopError
 
 T = TypeVar("T")
 
-# In torch's messages of a lost connection, or of one on which nothing came in time.
+# Words in torch's messages about a connection that was lost or timed out.
 _TRANSPORTS = ("gloo", "NCCL", "store")
 
 
 def place(group: dist.ProcessGroup | None) -> tuple[int, int]:
-    """(rank, number of processes); raises ConfigurationError without a process group."""
+    """Return (rank, number of processes); raise ConfigurationError if there is no process group."""
     if not dist.is_available() or not dist.is_initialized():
         raise ConfigurationError(
             "onehop.distributed needs a process group: start the program with torchrun and call "
@@ -28,9 +28,10 @@ def place(group: dist.ProcessGroup | None) -> tuple[int, int]:
 
 
 def together(doing: str, make: Callable[[], T], group: dist.ProcessGroup | None) -> T:
-    """Returns the result of ``make`` if it succeeds in every process; else every process raises.
+    """Return the result of ``make`` if it succeeds in every process; otherwise every process raises an error.
 
-    Where it failed, its own error is raised, and elsewhere an ArgumentError that names the rank.
+    A process in which ``make`` failed raises that error; the others raise an ArgumentError that names the
+    rank.
     """
     error: Exception | None = None
     result: T | None = None
@@ -48,7 +49,7 @@ def together(doing: str, make: Callable[[], T], group: dist.ProcessGroup | None)
 
 
 def gathered(doing: str, value: Any, group: dist.ProcessGroup | None) -> list[Any]:
-    """The small values of all processes, by rank; CommunicationError where one ended or did not answer."""
+    """Gather small values of all processes, by rank; raise CommunicationError if a process is lost."""
     values: list[Any] = [None] * dist.get_world_size(group)
     with telling(doing):
         dist.all_gather_object(values, value, group=group)
@@ -56,19 +57,19 @@ def gathered(doing: str, value: Any, group: dist.ProcessGroup | None) -> list[An
 
 
 def introduce(doing: str, group: dist.ProcessGroup | None) -> None:
-    """Exchanges the processes' identities, so that an error can name a lost one."""
+    """Exchange the processes' identities, so that an error can name a lost process."""
     know(gathered(doing, here(), group))
 
 
 def same(what: str, values: list[Any], advice: str) -> None:
-    """Raises an ArgumentError that names the ranks whose value differs from rank 0's, if there are any."""
+    """Raise an ArgumentError that names the ranks whose value differs from rank 0's, if there are any."""
     others = [rank for rank, value in enumerate(values) if value != values[0]]
     if others:
         raise ArgumentError(f"{what} of ranks {others} is not that of rank 0. {advice}")
 
 
 def from_first(doing: str, make: Callable[[], Tensor], count: int, group: dist.ProcessGroup | None) -> Tensor:
-    """Broadcasts [count], int32, made on rank 0, to every process."""
+    """Broadcast a tensor [count] of int32 from rank 0, which makes it, to every process."""
     rank, parts = place(group)
     tensor = together(
         doing, make if rank == 0 else lambda: torch.empty(count, dtype=torch.int32, device="cpu"), group
@@ -81,13 +82,13 @@ def from_first(doing: str, make: Callable[[], Tensor], count: int, group: dist.P
 
 @contextlib.contextmanager
 def naming_lost_ranks(doing: str = "training", group: dist.ProcessGroup | None = None) -> Iterator[None]:
-    """Turns torch's error of a lost process, inside the block, into one that names the process.
+    """Context manager that replaces torch's error about a lost process by one that names the process.
 
-    torch's own error, as in ``DistributedDataParallel``, only says "Connection closed by peer". Other errors
-    leave the block as they are. All ranks enter it together.
+    torch's own error, for example in ``DistributedDataParallel``, only says "Connection closed by peer".
+    Other errors are not changed. All ranks must enter the block together.
 
     Args:
-        doing: What the block does, for the message.
+        doing: What the block does, for the error message.
         group: The processes; None means all.
 
     Raises:

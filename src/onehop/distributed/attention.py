@@ -253,5 +253,5 @@ def _mask(
         return None
     if seed is None:
         seed = int(torch.randint(2**63 - 1, (), device="cpu"))
-    # By the whole graph's edge numbers, so that the processes together draw the mask of a single process.
+    # Use the whole graph's edge numbers, so that the processes together draw the mask of a single process.
     return dropout_mask(graph.owned_edges, heads, dropout, seed, like.dtype)

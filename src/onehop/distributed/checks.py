@@ -8,7 +8,7 @@ from onehop.ops.checks import check_features
 
 
 def check_part(graph: object) -> None:
-    """Raises unless ``graph`` is a DistributedGraph."""
+    """Raise an error unless ``graph`` is a DistributedGraph."""
     if not isinstance(graph, DistributedGraph):
         raise ArgumentError(
             f"graph: expected an onehop.distributed.DistributedGraph, got {type(graph).__name__}; make one "
@@ -17,7 +17,7 @@ def check_part(graph: object) -> None:
 
 
 def check_sources(name: str, x: Tensor, graph: DistributedGraph) -> None:
-    """Raises unless ``x`` has a row for every node that this process owns and edges come from."""
+    """Raise an error unless ``x`` has a row for every source that this process owns."""
     if not graph.is_bipartite:
         check_rows(name, x, graph)
         return
@@ -27,7 +27,7 @@ def check_sources(name: str, x: Tensor, graph: DistributedGraph) -> None:
 
 
 def edges_reason(name: str, values: Tensor, graph: DistributedGraph) -> str | None:
-    """Return a sentence unless ``values`` has a row for each edge of the part, on its device."""
+    """Return an error sentence, or None if ``values`` has a row for each edge of the part, on its device."""
     rows = values.size(0) if values.dim() else -1
     edges = f"{graph.num_edges} edges that end in nodes of rank {graph.rank}"
     if rows != graph.num_edges:
@@ -42,5 +42,5 @@ def edges_reason(name: str, values: Tensor, graph: DistributedGraph) -> str | No
 
 
 def check_rows(name: str, x: Tensor, graph: DistributedGraph) -> None:
-    """Raises unless ``x`` has a row for every node that this process owns."""
+    """Raise an error unless ``x`` has a row for every node that this process owns."""
     check_features(name, x, graph.num_nodes, f"nodes that rank {graph.rank} owns (x[graph.owned_nodes])")

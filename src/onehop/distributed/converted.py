@@ -1,7 +1,7 @@
-"""Models that are ready for one part of a divided graph.
+"""Conversion of models to run on one part of a divided graph.
 
-Features are plain tensors, so that a function cannot see whether its rows are a part of all rows. A converted
-model says so while it runs.
+Features are plain tensors, so a function cannot see whether its rows are only a part of all rows. A converted
+model records this while it runs.
 """
 
 import contextlib
@@ -27,43 +27,43 @@ class Processes(NamedTuple):
     """The processes over which the rows of the running model are divided.
 
     Attributes:
-        group: Their group; None means all.
-        ranks: Their number.
+        group: The process group; None means all processes.
+        ranks: Number of processes.
     """
 
     group: dist.ProcessGroup | None
     ranks: int
 
 
-# The rows of a single process, which are whole.
+# The rows of a single process, which are not divided.
 _ALONE = Processes(None, 1)
 _now: Scoped[Processes | None] = Scoped("onehop_distributed_processes", None)
 _among_edges = Scoped("onehop_distributed_among_edges", False)
 
 
 def convert(model: Model, graph: DistributedGraph | DistributedHeteroGraph) -> Model:
-    """Makes a model ready for one part of a divided graph, in place, and returns it.
+    """Convert a model, in place, to run on one part of a divided graph, and return it.
 
-    While the model runs under ``onehop.patch()``, its rows are taken as divided over the graph's processes.
-    Normalisations take their statistics from the rows of all processes. Each process draws its own random
-    numbers in training, even if all were seeded alike. Modules that need all rows in one place, such as
-    read-outs, are errors. This holds for functions that the model calls too, such as
+    While the model runs under ``onehop.patch()``, its rows are treated as divided over the graph's processes.
+    Normalisations compute their statistics over the rows of all processes. In training, each process draws
+    its own random numbers, even if all processes used the same seed. Modules that need all rows in one place,
+    such as read-outs, raise an error. All of this also holds for functions that the model calls, such as
     ``torch.nn.functional.batch_norm``. Inside a model, use :func:`alone` for rows that are not divided.
 
     Only the ``forward`` of the modules changes. Parameters, buffers, hooks and the keys of the ``state_dict``
     stay, and copies of the model are converted too. While a process holds a part of a graph, a model that was
-    not converted is an error when it first normalises, drops or pools rows. A model that only aggregates, and
-    treats each row on its own otherwise, needs no conversion.
+    not converted raises an error when it first normalises, drops or pools rows. A model that only aggregates,
+    and otherwise treats each row on its own, needs no conversion.
 
     Args:
-        model: The model, or a module of it. It can be converted again, for another graph.
+        model: The model, or a module of it. It can be converted again for another graph.
         graph: The graph, or any other graph that is divided over the same processes.
 
     Returns:
         ``model``.
 
     Raises:
-        ArgumentError: ``model`` is no module, or ``graph`` no divided graph.
+        ArgumentError: ``model`` is not a module, or ``graph`` is not a divided graph.
 
     Examples:
         >>> import torch, torch.distributed as dist
@@ -92,7 +92,7 @@ def convert(model: Model, graph: DistributedGraph | DistributedHeteroGraph) -> M
 
 
 def _entries(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    """All modules but those inside of a layer over edges, which run only with their layer."""
+    """Yield all modules except those inside a layer over edges, which run only with their layer."""
     yield module
     if not hasattr(module, "propagate"):
         for child in module.children():
@@ -104,7 +104,7 @@ class _Forward:
 
     Attributes:
         module: The module.
-        theirs: The ``forward`` that was set on it before; None means its class's.
+        theirs: The ``forward`` that was set on the module before; None means the class's ``forward``.
         group: The processes.
     """
 
@@ -115,18 +115,18 @@ class _Forward:
 
     @property
     def __wrapped__(self) -> Callable[..., Any]:
-        """The module's own, which also gives the signature."""
+        """The module's original ``forward``, which also gives the signature."""
         return self.theirs or types.MethodType(type(self.module).forward, self.module)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs it."""
+        """Run the original ``forward``, with rows treated as divided."""
         if torch.compiler.is_compiling() or not dist.is_initialized():
             return self.__wrapped__(*args, **kwargs)
         with _running(self.group, self.module.training):
             return self.__wrapped__(*args, **kwargs)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "_Forward":
-        """That of the copied module, for the same processes."""
+        """Return the ``forward`` for the copied module, for the same processes."""
         return _Forward(copy.deepcopy(self.module, memo), copy.deepcopy(self.theirs, memo), self.group)
 
 
@@ -138,17 +138,17 @@ def _running(group: dist.ProcessGroup | None, training: bool) -> Iterator[None]:
         return
     if now is None or now.group is not group:
         now = Processes(group, dist.get_world_size(group))
-    # In each module, so that a checkpoint that runs one again finds the same numbers.
+    # Done in each module, so that a checkpoint that runs the module again draws the same numbers.
     stream = own_stream(group) if training and now.ranks > 1 else contextlib.nullcontext()
     with _now.set(now), stream:
         yield
 
 
 def alone() -> AbstractContextManager[Processes | None]:
-    """Treats tensors inside the block as this process's own: nothing is summed over the processes.
+    """Treat tensors inside the block as this process's own: nothing is summed over the processes.
 
-    For work beside a divided graph, such as a second model on mini-batches, and for rows inside a converted
-    model that every process has as a whole.
+    Use this for work that is independent of a divided graph, such as a second model on mini-batches; and,
+    inside a converted model, for rows that every process has completely.
 
     Examples:
         >>> import torch, torch.distributed as dist
@@ -166,21 +166,22 @@ def alone() -> AbstractContextManager[Processes | None]:
 
 
 def among_edges() -> AbstractContextManager[bool]:
-    """Says that a layer reduces messages of edges inside the block, with a module that can make read-outs."""
+    """Mark the block as a layer that reduces messages of edges with a module that can also make read-outs."""
     return _among_edges.set(True)
 
 
 def reduces_edges() -> bool:
-    """Return whether the code runs inside of :func:`among_edges`."""
+    """Return whether the code runs inside :func:`among_edges`."""
     return _among_edges.get()
 
 
 def may_be_divided() -> bool:
-    """Return whether rows here may be a part, which they are not in :func:`alone` or without other processes.
+    """Return whether rows here may be a part of all rows; never in :func:`alone` or in a single process.
 
-    True in a converted model, and outside of one while a graph over several processes is in use.
+    The result is True in a converted model, and outside of one while a graph over several processes is in
+    use.
     """
-    # Compiled code never gets a part: its edges refuse that.
+    # Compiled code never gets a part, because the edges of a part refuse to be compiled.
     if torch.compiler.is_compiling():
         return False
     now = _now.get()
@@ -188,9 +189,9 @@ def may_be_divided() -> bool:
 
 
 def processes_of(name: str) -> Processes:
-    """The processes that divide the rows of a function, where rows :func:`may_be_divided`.
+    """Return the processes that divide the rows of a function, where rows :func:`may_be_divided`.
 
-    Raises an ArgumentError that begins with the function's name, if no converted model runs.
+    Raises an ArgumentError that begins with the function's name if no converted model is running.
     """
     now = _now.get()
     if now is None:

@@ -1,8 +1,9 @@
-"""An analytic estimate of an epoch of full-graph training on many machines.
+"""Analytic estimate of the time of an epoch of full-graph training on many machines.
 
 Traffic is counted, not modelled: an exchange moves one row for every pair of a node and another part that has
-an edge from it. Time is the maximum of computation and communication, which overlap. Computation is scaled
-from a measured epoch; the traffic of an unknown partition is bounded by a random partition's.
+an edge from the node. Time is the maximum of computation and communication, which overlap. Computation is
+scaled from a measured epoch. For an unknown partition, a random partition gives an upper bound of the
+traffic.
 """
 
 from dataclasses import dataclass
@@ -10,28 +11,29 @@ from dataclasses import dataclass
 from onehop.distributed.loads import IMBALANCE
 from onehop.errors import ArgumentError
 
-# Of a divided graph in training, in 32 bits: the source and the number of an edge, its source in a split, and
-# source and number in the transpose of that.
+# Bytes per edge of a divided graph in training, in 32-bit numbers: the edge's source and number, its source
+# in a split, and source and number in the transpose of the split.
 _EDGE_BYTES = 20
-# Of an owned row: bounds of its edges in the part, in both graphs of the split and in the transpose of the
-# first, in 64 bits; the node's number and a scale in 32.
+# Bytes per owned row: bounds of the row's edges in the part, in both graphs of the split and in the transpose
+# of the first graph, in 64 bits; the node's number and a scale in 32 bits.
 _ROW_BYTES = 40
-# Of a row that is received: bounds of its edges in the transpose in 64 bits; its number here and there in 32.
+# Bytes per received row: bounds of its edges in the transpose in 64 bits; its number here and on its owner in
+# 32 bits.
 _HALO_BYTES = 16
-# Features, saved tensors of the backward pass, and gradients: the number of tables of the widest layer.
+# Number of tables of the widest layer: features, saved tensors of the backward pass, and gradients.
 _TABLES = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Epoch:
-    """Sizes of graph and model.
+    """Sizes of a graph and a model, for one epoch.
 
     Attributes:
-        nodes: Nodes of the graph.
-        edges: Edges of the graph.
-        features: Columns of the input.
-        hidden: Columns of the widest layer.
-        columns: Columns that are aggregated in an epoch, forward and backward; see :func:`columns`.
+        nodes: Number of nodes in the graph.
+        edges: Number of edges in the graph.
+        features: Number of input columns.
+        hidden: Number of columns of the widest layer.
+        columns: Number of columns that are aggregated in an epoch, forward and backward; see :func:`columns`.
         number_bytes: Bytes of a number.
     """
 
@@ -45,13 +47,13 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class HostRates:
-    """One machine.
+    """Rates and memory of one machine.
 
-    Attributes:
-        gathered_gbps: Gathered bytes (edges times columns times bytes of a number) that an epoch processes in
-            a nanosecond, its dense steps included: measured.
-        network_gbps: Gigabytes, not bits, a second that it sends while it receives as many.
-        memory_bytes: Size of its memory.
+    gathered_gbps: Gathered bytes (edges times columns times bytes of a number) that an epoch processes per
+        nanosecond, including its dense steps; measured.
+        network_gbps: Gigabytes, not gigabits, per second that the machine sends while it receives equally
+            many.
+        memory_bytes: Size of the machine's memory.
     """
 
     gathered_gbps: float
@@ -61,17 +63,17 @@ class HostRates:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """An epoch on some machines.
+    """The estimate of an epoch on a number of machines.
 
     Attributes:
         hosts: Number of machines.
-        compute_s: Time of each for its rows.
-        network_s: Time of each for its messages.
-        epoch_s: The larger of the two.
-        sent_bytes: Bytes sent by all together.
-        memory_bytes: Memory needed on each.
-        fits: Whether each has it.
-        binds: "memory" where it does not fit, else "network" or "compute".
+        compute_s: Time that each machine needs for its rows.
+        network_s: Time that each machine needs for its messages.
+        epoch_s: The larger of the two times.
+        sent_bytes: Bytes that all machines together send.
+        memory_bytes: Memory that each machine needs.
+        fits: Whether each machine has this memory.
+        binds: "memory" if the epoch does not fit, else "network" or "compute".
     """
 
     hosts: int
@@ -85,10 +87,10 @@ class Estimate:
 
 
 def columns(model: str, features: int, hidden: int, classes: int) -> int:
-    """Columns that a model of two layers sends, and aggregates, in an epoch.
+    """Return the number of columns that a model of two layers sends, and aggregates, in an epoch.
 
     GCN and GATv2 multiply first, and their gradients pass through both layers; the first layer of SAGE
-    aggregates the features themselves, which need no gradient. Hidden columns are those of all heads
+    aggregates the features themselves, which need no gradient. ``hidden`` counts the columns of all heads
     together.
 
     Raises:
@@ -102,21 +104,22 @@ def columns(model: str, features: int, hidden: int, classes: int) -> int:
 
 
 def traffic_bytes(cut_rows: float, columns: int, number_bytes: int = 4) -> float:
-    """Bytes that all processes send in an epoch; the rows are ``DistributedGraph.part.cut_rows``."""
+    """Return the bytes that all processes send in an epoch; rows are ``DistributedGraph.part.cut_rows``."""
     return cut_rows * columns * number_bytes
 
 
 def graph_bytes(rows: float, cut_rows: float, edges: float) -> float:
-    """Bytes of divided graphs that train with sums, as ``DistributedGraph.nbytes`` counts them; no features.
+    """Return the bytes of divided graphs that train with sums; features are not counted.
 
-    Of the owned rows, the rows that are received (each of which is also sent), and the edges that end in
-    owned rows. Tests compare it with what two processes count.
+    This is ``DistributedGraph.nbytes`` as a formula. The arguments are the numbers of owned rows, of rows
+    that are received (each of which is also sent), and of edges that end in owned rows. Tests compare the
+    result with the count of two processes.
     """
     return rows * _ROW_BYTES + cut_rows * _HALO_BYTES + edges * _EDGE_BYTES
 
 
 def cut_rows_by_chance(nodes: float, edges: float, parts: int) -> float:
-    """Rows of an exchange with a random partition, an upper bound for any reasonable one.
+    """Return the rows of an exchange with a random partition, an upper bound for any reasonable partition.
 
     A node with d edges has an edge into a given other part with probability 1 - (1 - 1 / parts)^d. The
     formula uses the mean degree for d; a graph with hubs sends less.
@@ -130,13 +133,13 @@ def cut_rows_by_chance(nodes: float, edges: float, parts: int) -> float:
 def estimate(
     epoch: Epoch, host: HostRates, hosts: int, cut_rows: float, imbalance: float = IMBALANCE
 ) -> Estimate:
-    """Estimates an epoch on a number of machines of one kind.
+    """Estimate an epoch on a number of equal machines.
 
-    ``cut_rows`` are the rows of an exchange, of all together. ``imbalance`` is the number of rows and edges
-    of the part with most of them, over the mean.
+    ``cut_rows`` is the number of rows in an exchange, over all machines together. ``imbalance`` is the number
+    of rows and edges of the largest part, divided by the mean.
     """
     gathered = epoch.edges * epoch.columns * epoch.number_bytes
-    # A single machine has everything, and no part that is larger than others.
+    # A single machine has everything, so no part is larger than the others.
     share = imbalance / hosts if hosts > 1 else 1.0
     compute_s = gathered * share / (host.gathered_gbps * 1e9)
     sent = traffic_bytes(cut_rows, epoch.columns, epoch.number_bytes)

@@ -1,4 +1,4 @@
-"""A whole graph divided into parts, which are extracted one by one."""
+"""Division of a whole graph into parts, which are extracted one by one."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -33,7 +33,7 @@ class Halos:
     """The halo nodes of all parts, in memory or memory-mapped.
 
     Attributes:
-        nodes: [h], int32, by receiver, owner and number.
+        nodes: [h], int32, sorted by receiver, owner and number.
         bounds: [parts * parts + 1], int64: the nodes that part r receives from part o are
             ``nodes[bounds[r * parts + o]:bounds[r * parts + o + 1]]``.
         parts: Number of parts.
@@ -45,9 +45,10 @@ class Halos:
 
     @classmethod
     def collected(cls, halos: Iterable[tuple[np.ndarray, np.ndarray]], file: Path | None) -> "Halos":
-        """The halos of parts that are found one after the other, in memory, or in ``file`` if there is one.
+        """Collect the halos of parts that come one after the other, in memory or, if given, in ``file``.
 
-        For each receiver: its halo, int32, by owner and number; and how many of them each part owns, [parts].
+        For each receiver, ``halos`` has its halo, int32, sorted by owner and number, and how many of these
+        nodes each part owns, [parts].
 
         Raises:
             StorageError: The disk is full.
@@ -75,15 +76,15 @@ class Halos:
         return len(self.nodes)
 
     def received(self, rank: int) -> Tensor:
-        """Return [h], int32: the halo of a part, by owner and number."""
+        """Return [h], int32: the halo of a part, sorted by owner and number."""
         return self._read(rank * self.parts, (rank + 1) * self.parts)
 
     def received_counts(self, rank: int) -> Tensor:
-        """Return [parts], int64: how many of them each part owns."""
+        """Return [parts], int64: how many nodes of this halo each part owns."""
         return torch.from_numpy(np.diff(self.bounds[rank * self.parts : (rank + 1) * self.parts + 1]))
 
     def sent(self, rank: int) -> list[Tensor]:
-        """For each receiver: [.], int32, the nodes of a part that it receives, by number."""
+        """Return, for each receiver, [.], int32: the nodes of a part that it receives, by number."""
         return [self._read(at, at + 1) for at in range(rank, self.parts**2, self.parts)]
 
     def _read(self, first: int, last: int) -> Tensor:
@@ -99,11 +100,11 @@ class Division(ABC):
     """A partitioned graph: gives the edges that end in each part, and the rows that the parts exchange.
 
     Args:
-        owner: [N], int32, the part of every node; of a bipartite graph, of every destination.
+        owner: [N], int32, the part of every node; for a bipartite graph, of every destination.
         parts: Number of parts.
-        num_edges: Edges of the whole graph.
+        num_edges: Number of edges in the whole graph.
         identity: Identifies the graph and its partition.
-        halo_file: Where to keep the rows that the parts receive; None means in memory.
+        halo_file: Where to store the rows that the parts receive; None means in memory.
         source_owner: [M], int32, the part of every source of a bipartite graph; None means ``owner``.
     """
 
@@ -122,18 +123,18 @@ class Division(ABC):
         self.num_edges = num_edges
         self.identity = identity
         self.cut_edges = 0
-        """Edges whose ends are in different parts."""
+        """Number of edges whose ends are in different parts."""
         self.boundary = torch.zeros(len(owner), dtype=torch.bool, device="cpu")
-        """[N]: the nodes with sources in other parts."""
+        """[N]: whether each node has sources in other parts."""
         self._halos = Halos.collected(self._received(), halo_file)
         self.rows = inner_first(owner, self.boundary, parts)
         self.source_rows = self.rows if source_owner is None else inner_first(source_owner, 0, parts)
 
     def number(self, rows: Numbering, source_rows: Numbering) -> None:
-        """Takes the numbers of nodes from others, for a graph that shares its nodes with other graphs.
+        """Set the numbers of nodes, for a graph that shares its nodes with other graphs.
 
-        The destinations' numbering has those without sources in other parts first; the sources' is the same
-        object where they are the same nodes.
+        In the numbering of destinations, each part's nodes without sources in other parts come first. The
+        numbering of sources is the same object if sources and destinations are the same nodes.
         """
         self.rows, self.source_rows = rows, source_rows
 
@@ -143,24 +144,24 @@ class Division(ABC):
 
     @property
     def cut_rows(self) -> int:
-        """Rows that all parts together receive in one exchange."""
+        """Number of rows that all parts together receive in one exchange."""
         return self._halos.rows
 
     def owned(self, rank: int) -> Tensor:
-        """Return [n], int32: the nodes of a part, those without sources in other parts first."""
+        """Return [n], int32: the nodes of a part; nodes without sources in other parts come first."""
         return self.rows.owned(rank)
 
     def kinds(self, first: int, last: int) -> np.ndarray:
-        """Twice the part of nodes ``first`` to ``last`` - 1, plus 1 where they have sources in other parts.
+        """Return 2 * part for nodes ``first`` to ``last`` - 1, plus 1 for nodes with sources in other parts.
 
-        Of the narrowest type, which NumPy sorts in one pass.
+        The result has the narrowest dtype, because NumPy sorts it in one pass.
         """
         owner, boundary = self.owner[first:last].numpy(), self.boundary[first:last].numpy()
         kinds: np.ndarray = owner.astype(np.min_scalar_type(2 * self.parts)) * 2 + boundary
         return kinds
 
     def part(self, rank: int) -> Part:
-        """The part of one process."""
+        """Return the part of one process."""
         source, target, numbers = self.edges(rank)
         owned, halo, sent = self.owned(rank), self._halos.received(rank), self._halos.sent(rank)
         sources = None
@@ -169,12 +170,12 @@ class Division(ABC):
         first = len(owned if sources is None else sources.owned_nodes)
         local = self.source_rows.local
         send_rows = local.index_select(0, torch.cat(sent))
-        # For the sources of this part alone, the halo has numbers here as well.
+        # For the sources of this part only, the halo nodes have numbers here as well.
         elsewhere = local.index_select(0, halo)
         local[halo] = torch.arange(first, first + len(halo), dtype=torch.int32, device="cpu")
         local_source = local.index_select(0, source)
         local[halo] = elsewhere
-        # In one native pass, the edges of each row in their order.
+        # One native pass sorts the edges by row, and keeps their order within each row.
         by_row = Graph.from_edge_index(
             torch.stack([local_source, self.rows.local.index_select(0, target)]),
             size=(first + len(halo), len(owned)),
@@ -201,12 +202,12 @@ class Division(ABC):
         )
 
     def _received(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Each part's halo and its owners; notes which nodes have sources in other parts."""
+        """Yield each part's halo and its owners; record which nodes have sources in other parts."""
         bounds, by_owner = grouped(self.source_owner, self.parts)
-        # Places in this order ascend by owner and number.
+        # Positions in this order ascend by owner and number.
         place = torch.empty_like(by_owner)
         place[by_owner] = torch.arange(len(by_owner), dtype=torch.int32, device="cpu")
-        # Marks are several times as fast as sorting, or NumPy's hashing.
+        # Marks are several times faster than sorting or NumPy's hashing.
         is_sent = torch.zeros(len(by_owner), dtype=torch.bool, device="cpu")
         for rank in range(self.parts):
             source, target, _ = self.edges(rank)
@@ -222,7 +223,7 @@ class Division(ABC):
 class ListDivision(Division):
     """The division of a graph whose list of edges, [2, E] of int32 or int64, is in memory.
 
-    Takes the owners as :class:`Division` does.
+    The owners are the same as for :class:`Division`.
     """
 
     def __init__(
@@ -230,7 +231,7 @@ class ListDivision(Division):
     ) -> None:
         self._target = edge_index[1]
         of_target = owner.index_select(0, self._target)
-        # Edges by the part in which they end: a native pass, as rows of a graph.
+        # Group the edges by the part in which they end: one native pass, as rows of a graph.
         self._by_part = Graph.from_edge_index(
             torch.stack([edge_index[0].int(), of_target]),
             size=(len(owner if source_owner is None else source_owner), parts),
@@ -240,7 +241,7 @@ class ListDivision(Division):
         super().__init__(owner, parts, edge_index.size(1), identity, source_owner=source_owner)
 
     def edges(self, rank: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The edges of a part; see :meth:`Division.edges`."""
+        """Return the edges of a part; see :meth:`Division.edges`."""
         begin, end = self._by_part.rowptr[rank : rank + 2].tolist()
         perm = self._by_part.perm
         numbers = torch.arange(begin, end, device="cpu") if perm is None else perm[begin:end].long()

@@ -15,13 +15,13 @@ _PROPERTIES = (
 )
 LOOKS = {
     *(getattr(Tensor, name).__get__ for name in _PROPERTIES),
-    # Reversible layers and checkpoints reset it to its value, False.
+    # Reversible layers and checkpoints set it again to its value, False.
     Tensor.requires_grad.__set__,  # type: ignore[attr-defined]
     *(Tensor.size, Tensor.dim, Tensor.numel, Tensor.__len__, Tensor.element_size, Tensor.storage_offset),
     *(Tensor.is_floating_point, Tensor.is_complex, Tensor.is_inference, Tensor.data_ptr, Tensor.get_device),
     *(torch.is_floating_point, torch.numel),
 }
-"""Attributes and functions that do not depend on a tensor's values, nor on its layout in memory."""
+"""Attributes and functions that depend neither on a tensor's values nor on its layout in memory."""
 
 _LAID_OUT = (Tensor.is_contiguous, Tensor.stride, Tensor.as_subclass)
 _EQUAL = (Tensor.__eq__, Tensor.__ne__, Tensor.eq, Tensor.ne, torch.eq, torch.ne)
@@ -30,11 +30,11 @@ _EQUAL = (Tensor.__eq__, Tensor.__ne__, Tensor.eq, Tensor.ne, torch.eq, torch.ne
 class PartEdges(torch.Tensor):
     """The edges of one part as a tensor [2, e], for layers that take an ``edge_index``.
 
-    It has the shape, and no memory: its numbers are made of the graph's rows for those who may have them.
-    Its class is :class:`onehop.distributed.graph.LocalEdges`, by which the patch recognises it. Row 1, the
-    destinations, may be used as any tensor: these are all edges that end in the owned nodes. Row 0 may be
-    compared with it. Everything else is an error, because the result would cover this part only;
-    ``as_subclass(torch.Tensor)`` returns the numbers nevertheless.
+    The tensor has a shape but takes no memory: its numbers are computed from the graph's rows for functions
+    that may use them. Its class is :class:`onehop.distributed.graph.LocalEdges`, by which the patch
+    recognises it. Row 1, the destinations, may be used like any tensor, because the part has all edges that
+    end in the owned nodes. Row 0 may be compared with it. Everything else is an error, because the result
+    would cover this part only; ``as_subclass(torch.Tensor)`` returns the numbers nevertheless.
     """
 
     graph: Any
@@ -44,7 +44,7 @@ class PartEdges(torch.Tensor):
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Runs functions whose result one part determines; refuses the rest."""
+        """Run functions whose result is right for one part; refuse all others."""
         with torch._C.DisableTorchFunctionSubclass():
             if func in LOOKS:
                 return func(*args, **(kwargs or {}))
@@ -73,7 +73,7 @@ class LocalSources(torch.Tensor):
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Runs functions whose result one part determines; refuses the rest."""
+        """Run functions whose result is right for one part; refuse all others."""
         if func in LOOKS or func in _EQUAL or func in _LAID_OUT:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **(kwargs or {}))
@@ -105,7 +105,7 @@ def _refused(func: Any) -> ArgumentError:
 
 
 def _caller() -> str:
-    """The class of the running module, for the error; "the caller" if there is none."""
+    """Return the class of the running module, for the error message; "the caller" if there is none."""
     frame = sys._getframe(1)
     while frame.f_back is not None:
         frame = frame.f_back

@@ -1,8 +1,8 @@
 """Exchange of halo rows, overlapped with computation; gradients return the same way.
 
 ``begin`` posts the messages and returns at once; ``end`` waits for them. The backward pass reverses this: the
-gradient of ``end`` posts, the gradient of ``begin`` waits. Autograd runs the gradients of the computation
-between the two in between, because it was recorded in between.
+gradient of ``end`` posts, and the gradient of ``begin`` waits. Autograd runs the gradients of the computation
+that was recorded between the two also between their gradients.
 """
 
 from dataclasses import astuple, dataclass
@@ -17,7 +17,7 @@ from onehop.distributed.part import Part
 from onehop.errors import check_choice
 
 _WIDE = (torch.float32, torch.float64)
-# Messages of one exchange have one tag; torch's backends take small ones.
+# All messages of one exchange have the same tag; torch's backends accept small tags only.
 _TAGS = 1 << 15
 
 
@@ -59,7 +59,7 @@ class Messages:
         self._peers = peers
 
     def wait(self) -> Tensor:
-        """Waits for the messages and returns the received rows; raises a CommunicationError if that fails."""
+        """Wait for the messages and return the received rows; raise a CommunicationError if that fails."""
         works, self._works = self._works, []
         with telling(f"exchanging rows with ranks {self._peers}"):
             for work in works:
@@ -68,41 +68,41 @@ class Messages:
 
 
 class Exchange:
-    """Sends owned rows of a part to the processes of ``group`` that have edges from them; None means all."""
+    """Sends owned rows of a part to the processes in ``group`` that have edges from them; None means all."""
 
     def __init__(self, part: Part, group: dist.ProcessGroup | None) -> None:
         self.group = group
         self.traffic = Traffic()
         self.kind: type[PendingExchange] = PendingExchange
-        """The class of an exchange; :class:`Rounded` is not exact."""
+        """The class of exchanges; with :class:`Rounded`, exchanges are not exact."""
         self._send_rows = part.send_rows
         self._send_counts = part.send_counts.tolist()
         self._halo_counts = part.halo_counts.tolist()
         self._number = 0
 
     def begin(self, x: Tensor) -> "PendingExchange":
-        """Posts the rows of ``x``, [n, F], that others need."""
+        """Post the rows of ``x``, [n, F], that other processes need."""
         pending = self.kind(self)
         pending.token = _Begin.apply(x, pending)  # type: ignore[no-untyped-call]
         return pending
 
     def values(self, x: Tensor) -> Tensor:
-        """Return [h, F]: the halo's rows of ``x``, [n, F], without overlap."""
+        """Return [h, F]: the halo's rows of ``x``, [n, F], without overlapping computation."""
         return self.begin(x).end()
 
     def forwards(self, x: Tensor) -> Messages:
-        """Sends owned rows to the processes that need them."""
+        """Send owned rows to the processes that need them."""
         return self._post(x.index_select(0, self._send_rows), self._send_counts, self._halo_counts)
 
     def backwards(self, grad: Tensor) -> Messages:
-        """Sends gradients of halo rows to their owners."""
+        """Send gradients of halo rows to their owners."""
         return self._post(grad.contiguous(), self._halo_counts, self._send_counts)
 
     def added(self, x_like: tuple[int, ...], grads: Tensor) -> Tensor:
-        """Adds the returned gradients to each owned row, in the order of the ranks."""
+        """Add the returned gradients to each owned row, in the order of the ranks."""
         total = grads.new_zeros(x_like)
         rows = self._send_rows.split(self._send_counts)
-        # A process names each row once, so every addition goes to a separate row.
+        # A process lists each row once, so every addition goes to a different row.
         for each, part in zip(rows, grads.split(self._send_counts), strict=True):
             total.index_add_(0, each, part)
         return total
@@ -112,7 +112,7 @@ class Exchange:
         self._number = (self._number + 1) % _TAGS
         operations = []
         peers = set()
-        # As bytes: not every backend knows every dtype.
+        # Rows are sent as bytes, because not every backend supports every dtype.
         incoming = received.view(torch.uint8).split(in_counts)
         outgoing = out.view(torch.uint8).split(out_counts)
         for kind, messages in ((dist.irecv, incoming), (dist.isend, outgoing)):
@@ -129,7 +129,7 @@ class Exchange:
 
 
 class PendingExchange:
-    """An exchange between its two halves."""
+    """An exchange that has begun; it ends when :meth:`end` is called."""
 
     def __init__(self, exchange: Exchange) -> None:
         self.exchange = exchange
@@ -137,45 +137,45 @@ class PendingExchange:
         self._messages: Messages | None = None
 
     def end(self) -> Tensor:
-        """Return [h, F]: waits for the halo's rows."""
-        # Not kept here any longer: the token's gradient holds this object.
+        """Wait for the halo's rows and return them, [h, F]."""
+        # Drop the token from this object, because the token's gradient function holds this object.
         token, self.token = self.token, None
         halo: Tensor = _End.apply(token, self)  # type: ignore[no-untyped-call]
         return halo
 
     def send(self, x: Tensor) -> None:
-        """Posts the rows that others need."""
+        """Post the rows that other processes need."""
         self._messages = self.exchange.forwards(self.packed(x))
 
     def receive(self) -> Tensor:
-        """Return [h, F], rows of the halo, or [s, F], gradients of rows that were sent: waits for them."""
+        """Wait for messages and return [h, F], halo rows, or [s, F], gradients of rows that were sent."""
         messages, self._messages = self._messages, None
         assert messages is not None
         return self.unpacked(messages.wait())
 
     def send_gradients(self, grad: Tensor) -> None:
-        """Posts the gradients of the halo's rows."""
+        """Post the gradients of the halo's rows."""
         self._messages = self.exchange.backwards(self.packed(grad))
 
     def packed(self, rows: Tensor) -> Tensor:
-        """Rows, or gradients of rows, as they are sent."""
+        """Return rows, or gradients of rows, in the form in which they are sent."""
         return rows
 
     def unpacked(self, rows: Tensor) -> Tensor:
-        """Rows, or gradients of rows, as they were before they were sent."""
+        """Return received rows, or gradients of rows, in their original form."""
         return rows
 
 
 class Rounded(PendingExchange):
-    """Sends rows, and gradients of rows, in bfloat16."""
+    """An exchange that sends rows, and gradients of rows, in bfloat16."""
 
     def packed(self, rows: Tensor) -> Tensor:
-        """The rows, rounded."""
+        """Return the rows rounded to bfloat16."""
         self._dtype = rows.dtype
         return rows.bfloat16() if rows.dtype in _WIDE else rows
 
     def unpacked(self, rows: Tensor) -> Tensor:
-        """The rows in the dtype of before."""
+        """Return the rows converted back to their original dtype."""
         return rows.to(self._dtype)
 
 
@@ -183,7 +183,7 @@ _MODES = {"exact": PendingExchange, "bfloat16": Rounded}
 
 
 class Halos:
-    """Blocks that decide how the halos of some exchanges arrive; see :meth:`DistributedGraph.halos`."""
+    """Context manager that sets how halos of some exchanges arrive; see :meth:`DistributedGraph.halos`."""
 
     def __init__(self, exchanges: list[Exchange], mode: str) -> None:
         check_choice("mode", mode, _MODES)
@@ -198,7 +198,7 @@ class Halos:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Sets the mode of before; a backward pass may follow."""
+        """Restore the previous mode; a backward pass may follow."""
         for exchange, kind in zip(self._exchanges, self._before.pop(), strict=True):
             exchange.kind = kind
 
@@ -208,7 +208,7 @@ class _Begin(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, pending: PendingExchange) -> Tensor:
         ctx.pending, ctx.shape = pending, tuple(x.shape)
         pending.send(x)
-        # It represents the rows in transit, and receives their gradient's place in the backward pass.
+        # The token represents the rows in transit; in the backward pass, it receives a placeholder gradient.
         return x.new_empty(())
 
     @staticmethod

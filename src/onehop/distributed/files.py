@@ -1,7 +1,7 @@
-"""A partitioned graph on disk: one folder a part, so that each process reads only its own.
+"""A partitioned graph on disk: one folder per part, so that each process reads only its own part.
 
-``meta.json`` describes the whole. ``part-00003/`` has a ``.npy`` file for each array of part 3 and, under
-``tensors/``, its rows of the tensors that were stored with the graph.
+``meta.json`` describes the whole graph. ``part-00003/`` has a ``.npy`` file for each array of part 3. Its
+folder ``tensors/`` has the part's rows of the tensors that were stored with the graph.
 """
 
 import dataclasses
@@ -28,10 +28,10 @@ from onehop.storage import write_all, writing
 
 
 class StoredDivision(Division):
-    """A division of a stored graph; holds one block of edges, or one part, and some numbers a node.
+    """A division of a stored graph; memory holds one block of edges, or one part, and some numbers per node.
 
-    The graph has as many destinations as sources; owners [N], int32, are the part of every node. ``scratch``
-    is an empty folder, with room for 4 bytes an edge and 4 a row that is sent.
+    The graph has as many destinations as sources; owners [N], int32, give the part of every node. ``scratch``
+    is an empty folder with room for 4 bytes per edge and 4 bytes per row that is sent.
 
     Raises:
         FileFormatError: The graph's files contradict themselves.
@@ -48,16 +48,17 @@ class StoredDivision(Division):
         super().__init__(owner, parts, graph.num_edges, identity, scratch / "halos")
 
     def _deal(self, graph: StoredGraph, owner: np.ndarray, parts: int) -> int:
-        """Writes the sources of each part's edges to its region of a file; returns the graph's identity."""
-        # The narrowest type, which NumPy sorts in one pass.
+        """Write the sources of each part's edges to its region of a file; return the graph's identity."""
+        # The narrowest dtype, because NumPy sorts it in one pass.
         owner_of_row = owner.astype(np.min_scalar_type(parts))
         identity = fingerprint(torch.from_numpy(owner))
         ends = self._edge_bounds[:-1].copy()
         with writing("folder", self._sources):
-            # Unbuffered: a buffer would fail once more when the file is closed.
+            # Unbuffered: with a buffer, closing the file would fail a second time.
             opened = self._sources.open("wb", buffering=0)
         with opened as file:
-            # The caller does not choose the block boundaries, so equal graphs have equal blocks.
+            # The caller does not choose the block boundaries, so equal graphs have equal blocks and
+            # identities.
             for first, degrees, col in graph.blocks():
                 identity = fingerprint(degrees, col, torch.tensor(identity, device="cpu"))
                 of_edge = np.repeat(owner_of_row[first : first + len(degrees)], degrees.numpy())
@@ -71,7 +72,7 @@ class StoredDivision(Division):
         return identity
 
     def edges(self, rank: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The edges of a part; see :meth:`Division.edges`."""
+        """Return the edges of a part; see :meth:`Division.edges`."""
         begin, end = self._edge_bounds[rank : rank + 2]
         source = np.fromfile(self._sources, np.int32, end - begin, offset=4 * int(begin))
         rows = self._rows[self._row_bounds[rank] : self._row_bounds[rank + 1]]
@@ -80,15 +81,15 @@ class StoredDivision(Division):
         return torch.from_numpy(source), torch.from_numpy(target), torch.from_numpy(numbers)
 
 
-# Bytes of a tensor that are in memory at a time.
+# Number of bytes of a tensor that are in memory at a time.
 _BLOCK_BYTES = 1 << 26
 
 
 def deal(array: np.ndarray, division: Division, files: list[Path]) -> None:
-    """Writes a .npy file of its rows for each part, in a folder that exists.
+    """Write each part's rows of an array to a .npy file of the part, in a folder that exists.
 
-    The array, [N, ...], may be memory-mapped: it is read in order, once. Raises an OSError if the disk is
-    full.
+    The array, [N, ...], may be memory-mapped, because it is read once and in order. Raises an OSError if the
+    disk is full.
     """
     row_bytes = array.dtype.itemsize * int(np.prod(array.shape[1:], dtype=np.int64))
     begins = []
@@ -103,7 +104,7 @@ def deal(array: np.ndarray, division: Division, files: list[Path]) -> None:
     local = division.rows.local.numpy()
     for first in range(0, len(array), step):
         block = array[first : first + step]
-        # A part's inner rows, and its others, have consecutive numbers among its rows.
+        # A part's inner rows have consecutive numbers, and so have its other rows.
         kinds = division.kinds(first, first + step)
         order = np.argsort(kinds, kind="stable")
         distinct, runs = np.unique(kinds[order], return_index=True)
@@ -130,26 +131,25 @@ def save(
     tensors: Mapping[str, Tensor | np.ndarray] | None = None,
     edge_tensors: Mapping[str, Tensor | np.ndarray] | None = None,
 ) -> dict[str, Any]:
-    """Divides a graph, and writes a folder that :meth:`DistributedGraph.open` reads part by part.
+    """Divide a graph, and write a folder that :meth:`DistributedGraph.open` reads part by part.
 
-    One process does it once. The folder appears only when it is complete.
+    Call this once, in one process. The folder appears only when it is complete.
 
     Args:
-        folder: The path; must not exist.
+        folder: The path of the folder, which must not exist.
         graph: The list of edges, [2, E], int32 or int64, on the CPU; or a graph on disk
-            (:meth:`onehop.Graph.open`), of which this process then holds one part at a time in memory.
-            Meanwhile the disk needs room for 4 more bytes an edge, and 4 for
-            each row that is sent.
-        num_nodes: Number of nodes; None means one more than the largest number in the list, or those of the
-            graph on disk.
+            (:meth:`onehop.Graph.open`), of which this process holds one part at a time in memory. A graph on
+            disk temporarily needs 4 more bytes of disk space per edge, and 4 bytes per row that is sent.
+        num_nodes: Number of nodes; None means one more than the largest number in the list, or the number of
+            nodes of the graph on disk.
         parts: Number of processes.
         method: See :func:`onehop.distributed.partition`.
         seed: See :func:`onehop.distributed.partition`.
-        tensors: By name, tensors [N, ...] such as features and labels, to be divided in the same way; or
-            NumPy arrays, which may be memory-mapped.
-        edge_tensors: By name, tensors [E, ...] such as features of edges, in the order of the list, or of the
-            rows of the graph on disk. Each edge's row goes to the part in which it ends; one part's rows at a
-            time are in memory.
+        tensors: Tensors [N, ...] by name, for example features and labels, that are divided in the same way;
+            or NumPy arrays, which may be memory-mapped.
+        edge_tensors: Tensors [E, ...] by name, for example features of edges, in the order of the list, or of
+            the rows of the graph on disk. Each edge's row goes to the part in which the edge ends; memory
+            holds one part's rows at a time.
 
     Returns:
         The content of ``meta.json``: numbers of nodes and edges, ``cut_edges`` and ``cut_rows``.
@@ -221,21 +221,21 @@ def save(
 
 
 def _store(path: Path, array: np.ndarray) -> None:
-    """Writes a .npy file; raises a StorageError if the disk is full."""
+    """Write a .npy file; raise a StorageError if the disk is full."""
     with writing("folder", path, array.nbytes), path.open("wb") as file:
-        # NumPy would write to a file of Python's by itself, and say of a full disk only how much it wrote.
+        # NumPy would write to a Python file by itself; on a full disk, its error says only how much it wrote.
         np.save(SimpleNamespace(write=file.write), array)
 
 
 def _contents(part: Part) -> int:
-    """Identifies the arrays of a part."""
+    """Return a number that identifies the arrays of a part."""
     return fingerprint(*(getattr(part, name) for name in ARRAYS))
 
 
 def _as_arrays(
     argument: str, tensors: Mapping[str, Tensor | np.ndarray] | None, rows: int, what: str
 ) -> dict[str, np.ndarray]:
-    """By name, [rows, ...], checked."""
+    """Check tensors and return them as arrays [rows, ...] by name."""
     arrays: dict[str, np.ndarray] = {}
     for name, tensor in (tensors or {}).items():
         if not name.isidentifier() or tensor.ndim == 0 or len(tensor) != rows:
@@ -251,7 +251,7 @@ def _as_arrays(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Folder:
-    """The folder of one part, inside the whole's folder, and the content of the whole's ``meta.json``."""
+    """The folder of one part, inside the folder of the whole graph, and the content of ``meta.json``."""
 
     path: Path
     rank: int
@@ -259,7 +259,7 @@ class Folder:
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str], rank: int, parts: int) -> "Folder":
-        """The part of one process; see :meth:`DistributedGraph.open` for the errors."""
+        """Open the part of one process; see :meth:`DistributedGraph.open` for the errors."""
         path = Path(folder)
         if not path.is_dir():
             raise FileNotFoundError(f"{path}: there is no such folder; onehop.distributed.save() writes one.")
@@ -285,7 +285,7 @@ class Folder:
         return cls(path, rank, meta)
 
     def part(self) -> Part:
-        """The part, checked: its indices are in bounds of its arrays."""
+        """Read the part and check that its indices are in bounds of its arrays."""
         arrays = {name: self._array(Path(f"{name}.npy")) for name in ARRAYS}
         part = Part(
             rank=self.rank,
@@ -336,7 +336,7 @@ class Folder:
         return self._rows(f"tensors/{name}.npy", rows, "nodes")
 
     def edge_tensor(self, name: str, rows: int) -> Tensor:
-        """Return [rows, ...]: the rows of the part's edges of a tensor."""
+        """Return [rows, ...]: the rows of a tensor of edges for the part's edges."""
         return self._rows(f"edge_tensors/{name}.npy", rows, "edges")
 
     def _rows(self, inside: str, rows: int, what: str) -> Tensor:

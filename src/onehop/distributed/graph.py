@@ -1,4 +1,4 @@
-"""One graph over several processes: each has its own rows, and the edges that end there."""
+"""One graph over several processes: each process has its own rows, and the edges that end there."""
 
 import os
 import weakref
@@ -21,7 +21,7 @@ from onehop.errors import ArgumentError
 
 
 class DistributedGraph:
-    """The part of a graph on this process, and the exchange with the others.
+    """The part of a graph on this process, and the exchange with the other processes.
 
     Every process calls the same functions in the same order. Features and results have a row for each of
     ``owned_nodes``; values of edges have an entry for each of ``owned_edges``.
@@ -30,8 +30,9 @@ class DistributedGraph:
 
     Attributes:
         part: This process's part.
-        exchange: Sends its rows to the processes that need them.
-        loops: Whether every owned row has a self loop, its last edge, beside the edges of the part.
+        exchange: Sends this process's rows to the processes that need them.
+        loops: Whether every owned row also has a self loop, as its last edge, in addition to the edges of the
+            part.
 
     Examples:
         >>> import torch, torch.distributed as dist
@@ -56,7 +57,8 @@ class DistributedGraph:
         self.part = part
         self.exchange = exchange
         self._folder = folder
-        # Weak, for the edges hold the graph, and a graph is in use as long as it is referenced (held_graphs).
+        # A weak reference, because the edges hold the graph, and a graph counts as in use while it is
+        # referenced (held_graphs).
         self._edge_index: weakref.ref[LocalEdges] | None = None
         self.loops = loops
         self._splits = Splits(part) if splits is None else splits
@@ -76,21 +78,22 @@ class DistributedGraph:
         owner: Tensor | tuple[Tensor, Tensor] | None = None,
         group: dist.ProcessGroup | None = None,
     ) -> "DistributedGraph":
-        """The part of this process, if every process has the whole list of edges.
+        """Make the part of this process if every process has the whole list of edges.
 
-        Of a bipartite graph each process owns some destinations, with the edges that end there, and some
-        sources.
+        If the graph is bipartite, each process owns some destinations, with the edges that end there, and
+        some sources.
 
         Args:
-            edge_index: [2, E], int32 or int64, on the CPU: sources above destinations; the same on every
-                rank.
+            edge_index: [2, E], int32 or int64, on the CPU, with sources in row 0 and destinations in row 1;
+                the same on every rank.
             num_nodes: Number of nodes; None means one more than the largest number in ``edge_index``.
-            size: Numbers of sources and of destinations, for a bipartite graph; None means the same nodes.
-            method: The method of partitioning: see :func:`onehop.distributed.partition`, and of a bipartite
-                graph :func:`onehop.distributed.partition_types`. Rank 0 runs it.
+            size: Numbers of sources and of destinations, for a bipartite graph; None means that they are the
+                same nodes.
+            method: The method of partitioning: see :func:`onehop.distributed.partition` or, for a bipartite
+                graph, :func:`onehop.distributed.partition_types`. Rank 0 runs it.
             seed: Seed of the partitioning.
             owner: [N], integers: the rank that owns each node, instead of ``method``; the same on every rank.
-                Of a bipartite graph a pair, of the sources and of the destinations.
+                For a bipartite graph, a pair of such tensors, for sources and destinations.
             group: The processes; None means all.
 
         Raises:
@@ -109,7 +112,7 @@ class DistributedGraph:
     def open(
         cls, folder: str | os.PathLike[str], *, group: dist.ProcessGroup | None = None
     ) -> "DistributedGraph":
-        """The part of this process from a folder that :func:`onehop.distributed.save` wrote.
+        """Open the part of this process from a folder that :func:`onehop.distributed.save` wrote.
 
         Each process reads only its own part.
 
@@ -118,7 +121,7 @@ class DistributedGraph:
                 differ.
             CommunicationError: Another process ended or did not answer.
             ConfigurationError: There is no process group.
-            FileFormatError: The folder holds no partitioned graph, or a file in it is damaged.
+            FileFormatError: The folder does not hold a partitioned graph, or a file in it is damaged.
             FileNotFoundError: There is no such folder, or no such part in it.
         """
         rank, parts = place(group)
@@ -150,15 +153,15 @@ class DistributedGraph:
 
     @property
     def owned_edges(self) -> Tensor:
-        """Return [e], int64: the graph's numbers of the edges that end in those rows, row by row.
+        """Return [e], int64: the graph's numbers of the edges that end in the owned rows, row by row.
 
-        A new tensor.
+        The result is a new tensor.
         """
         return looped_numbers(self.part) if self.loops else self.part.edge_numbers.long()
 
     @property
     def device(self) -> torch.device:
-        """Device of the part, and of its rows."""
+        """Device of the part and of its rows."""
         return self.part.source.device
 
     @property
@@ -168,31 +171,31 @@ class DistributedGraph:
 
     @property
     def num_edges(self) -> int:
-        """Number of edges that end in them."""
+        """Number of edges that end in owned rows."""
         return len(self.part.source) + self.loops * self.num_nodes
 
     @property
     def is_bipartite(self) -> bool:
-        """Return whether edges come from other nodes than those in which they end."""
+        """Return whether edges start at other nodes than the nodes in which they end."""
         return self.part.sources is not None
 
     @property
     def owned_sources(self) -> Tensor:
         """Return [m], int64: the graph's numbers of the sources that this process owns. A new tensor.
 
-        Those of ``owned_nodes``, unless the graph is bipartite.
+        The result equals ``owned_nodes`` unless the graph is bipartite.
         """
         sources = self.part.sources
         return self.owned_nodes if sources is None else sources.owned_nodes.long()
 
     @property
     def num_sources(self) -> int:
-        """Number of rows that this process owns and edges may come from."""
+        """Number of source rows that this process owns."""
         return self.part.num_sources
 
     @property
     def num_halo(self) -> int:
-        """Number of halo rows: rows of other processes that they need."""
+        """Number of halo rows: rows of other processes that this process's edges need."""
         return len(self.part.halo_nodes)
 
     @property
@@ -201,21 +204,21 @@ class DistributedGraph:
         return self.exchange.traffic
 
     def reset_traffic(self) -> None:
-        """Resets the counters to zero."""
+        """Reset the counters to zero."""
         self.exchange.traffic = Traffic()
 
     def halos(self, mode: str) -> Halos:
         """Return a context manager that decides how rows of other processes arrive; it can be reused.
 
-        "exact" is the default. "bfloat16" rounds rows, and their gradients, where they are sent, so that
-        results are not those of one process. All ranks choose the same mode. A backward pass that runs layers
-        again, as checkpoints do, needs "exact".
+        "exact" is the default. "bfloat16" rounds rows and their gradients before they are sent, so results
+        differ from the results of one process. All ranks must choose the same mode. A backward pass that runs
+        layers again, as checkpoints do, needs "exact".
 
         Args:
             mode: "exact" or "bfloat16".
 
         Raises:
-            ArgumentError: There is no such mode.
+            ArgumentError: The mode is unknown.
         """
         return Halos([self.exchange], mode)
 
@@ -223,7 +226,7 @@ class DistributedGraph:
     def edge_index(self) -> "LocalEdges":
         """Return [2, e], int64: the ``edge_index`` for layers of PyG, under ``onehop.patch()``.
 
-        Row 1 has owned rows, row 0 owned rows and, from ``num_nodes`` on, rows of others.
+        Row 1 has owned rows. Row 0 has owned rows and, from ``num_nodes`` on, rows of other processes.
         """
         edges = None if self._edge_index is None else self._edge_index()
         if edges is None:
@@ -232,22 +235,22 @@ class DistributedGraph:
         return edges
 
     def ends(self) -> Tensor:
-        """Return [2, e], int64: the numbers that :attr:`edge_index` stands for. A new tensor."""
+        """Return [2, e], int64: the numbers that :attr:`edge_index` represents. A new tensor."""
         part = with_loops(self.part) if self.loops else self.part
         return torch.stack([part.source, part.target]).long()
 
     def edge_rows(self, values: Tensor) -> Tensor:
-        """Return [e, ...]: this process's rows of a tensor of all edges, as layers and operators take them.
+        """Return [e, ...]: this process's rows of a tensor of all edges, for layers and operators.
 
-        Differentiable: the gradient is 0 in the rows of edges that end elsewhere, so that the sum of all
-        processes' gradients is that of one. A process that has only its own edges' features needs no such
-        tensor: their rows are in the order of ``owned_edges``.
+        Differentiable: the gradient is 0 in the rows of edges that end elsewhere, so the sum of all
+        processes' gradients equals the gradient in one process. A process that only has its own edges'
+        features needs no tensor of all edges: their rows are in the order of ``owned_edges``.
 
         Args:
             values: [E, ...]: a row for each edge, in the order of the ``edge_index`` that was divided.
 
         Raises:
-            ArgumentError: It has another number of rows, or the graph has self loops of its own.
+            ArgumentError: The tensor has another number of rows, or the graph has implied self loops.
         """
         edges = self.part.num_edges
         if self.loops:
@@ -263,9 +266,10 @@ class DistributedGraph:
         return values.index_select(0, self.owned_edges.to(values.device))
 
     def to(self, device: torch.device | str) -> "DistributedGraph":
-        """This graph with its part on a device, for rows on that device; itself if it is there already.
+        """Return this graph with its part on a device; returns itself if the part is there already.
 
-        Messages use the group's backend for that device: ``init_process_group("cpu:gloo,cuda:nccl")``.
+        Rows must be on this device too. Messages use the group's backend for the device:
+        ``init_process_group("cpu:gloo,cuda:nccl")``.
         """
         part = self.part.to(torch.device(device))
         return (
@@ -292,7 +296,7 @@ class DistributedGraph:
         """Return [e, ...]: the rows of this process's edges of an edge tensor that :func:`save` stored.
 
         Raises:
-            ArgumentError: The graph was not opened from a folder, or has other edges than that.
+            ArgumentError: The graph was not opened from a folder, or its edges differ from the stored ones.
             FileFormatError: The file is damaged, or has another number of rows.
             FileNotFoundError: There is no such tensor.
         """
@@ -305,22 +309,22 @@ class DistributedGraph:
 
     @property
     def splits(self) -> Splits:
-        """The edges without the implied loops in two graphs."""
+        """The part's edges, without implied loops, split into two graphs."""
         return self._splits
 
     @property
     def in_degrees(self) -> Tensor:
-        """Return [n], int64: number of edges that end in each owned row."""
+        """Return [n], int64: the number of edges that end in each owned row."""
         return self.part.rowptr.diff() + int(self.loops)
 
     def without_self_loops(self) -> "DistributedGraph":
-        """The graph without edges from a node to itself."""
+        """Return the graph without edges from a node to itself."""
         self._check_square("without_self_loops")
         part = without_loops(self.part)
         return DistributedGraph(part, self.exchange, self._folder, self._splits_of(part))
 
     def with_self_loops(self) -> "DistributedGraph":
-        """The graph with one more edge from every node to itself, numbered after all others, by node."""
+        """Return the graph with one more self loop per node; loops are numbered after all edges, by node."""
         self._check_square("with_self_loops")
         part = with_loops(self.part) if self.loops else self.part
         return DistributedGraph(part, self.exchange, self._folder, self._splits_of(part), loops=True)
@@ -329,14 +333,14 @@ class DistributedGraph:
     def nbytes(self) -> int:
         """Bytes of the tensors that this graph and the graphs derived from it hold.
 
-        Features and messages in transit are not among them.
+        Features and messages in transit are not counted.
         """
         sizes: dict[int, int] = {}
         self._measure(sizes)
         return sum(sizes.values())
 
     def derived(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Caches the result of ``make`` under ``key``."""
+        """Return the result of ``make``, cached under ``key``."""
         if key not in self._derived:
             self._derived[key] = make()
         return self._derived[key]
@@ -349,7 +353,7 @@ class DistributedGraph:
         )
 
     def _measure(self, sizes: dict[int, int]) -> None:
-        """Notes the bytes of every storage and of the splits, each once."""
+        """Record the bytes of every storage and of the splits, each once."""
         sizes[id(self._splits)] = self._splits.nbytes
         arrays = [getattr(self.part, name) for name in ARRAYS]
         for value in (*arrays, *self._derived.values()):
@@ -367,18 +371,18 @@ class DistributedGraph:
         return self._splits if part is self.part else None
 
 
-# The graphs over more than one process, for as long as they are referenced; see onehop.distributed.converted.
+# The graphs over more than one process that are still referenced; see onehop.distributed.converted.
 held_graphs: weakref.WeakSet[DistributedGraph] = weakref.WeakSet()
 
 
 class LocalEdges(PartEdges):
-    """The edges of one part of a graph, by whose class the patch recognises them: see :class:`PartEdges`."""
+    """The edges of one part of a graph; the patch recognises them by this class. See :class:`PartEdges`."""
 
     graph: DistributedGraph
 
     @staticmethod
     def of(graph: DistributedGraph) -> "LocalEdges":
-        """The edges of a graph's part: a tensor of their shape, which takes the memory of one number."""
+        """Return the edges of a graph's part: a tensor of their shape that takes the memory of one number."""
         shape = torch.zeros(1, 1, dtype=torch.int64, device=graph.device).expand(2, graph.num_edges)
         edges: LocalEdges = torch.Tensor._make_subclass(LocalEdges, shape)
         edges.graph = graph

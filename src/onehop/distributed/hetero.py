@@ -1,4 +1,4 @@
-"""A heterogeneous graph over several processes: a divided graph for each relation between types of nodes."""
+"""A heterogeneous graph over several processes: one divided graph per relation between node types."""
 
 from collections.abc import Mapping
 
@@ -14,14 +14,14 @@ from onehop.distributed.partition import Relation
 class DistributedHeteroGraph:
     """The part of a heterogeneous graph on this process.
 
-    Every node type is divided once, so that its rows are the same in all relations. Layers of PyG such as
-    ``HeteroConv`` take :attr:`edge_index_dict`, and rows of :attr:`owned_nodes` of each type.
+    Every node type is divided once, so its rows are the same in all relations. Layers of PyG such as
+    ``HeteroConv`` take :attr:`edge_index_dict`, and the rows of :attr:`owned_nodes` for each type.
 
     Make one with :meth:`from_edge_index_dict`.
 
     Attributes:
-        relations: The divided graph of each relation; bipartite where its types differ.
-        owned_nodes: By type, [n], int64: the graph's numbers of the rows that this process owns.
+        relations: The divided graph of each relation; bipartite if the relation's node types differ.
+        owned_nodes: By node type, [n], int64: the graph's numbers of the rows that this process owns.
 
     Examples:
         >>> import torch, torch.distributed as dist
@@ -39,7 +39,7 @@ class DistributedHeteroGraph:
     ) -> None:
         self.relations = dict(relations)
         self.owned_nodes = dict(owned_nodes)
-        # Held, because a graph's edges are one tensor only as long as that tensor is referenced.
+        # These references keep a graph's edges one and the same tensor, because the graph holds it weakly.
         self._edges = {relation: graph.edge_index for relation, graph in self.relations.items()}
 
     @classmethod
@@ -53,15 +53,15 @@ class DistributedHeteroGraph:
         owner: Mapping[str, Tensor] | None = None,
         group: dist.ProcessGroup | None = None,
     ) -> "DistributedHeteroGraph":
-        """The part of this process, if every process has the lists of edges of all relations.
+        """Make the part of this process if every process has the lists of edges of all relations.
 
         Args:
-            edge_index_dict: By relation, [2, E], int32 or int64, on the CPU; the same on every rank, in the
-                same order.
-            num_nodes_dict: By type, the number of nodes.
+            edge_index_dict: By relation, the list of edges, [2, E], int32 or int64, on the CPU; the same on
+                every rank, in the same order.
+            num_nodes_dict: By node type, the number of nodes.
             method: See :func:`onehop.distributed.partition_types`. Rank 0 runs it.
             seed: Seed of the partitioning.
-            owner: By type, [N], integers: the rank that owns each node, instead of ``method``.
+            owner: By node type, [N], integers: the rank that owns each node, instead of ``method``.
             group: The processes; None means all.
 
         Raises:
@@ -85,12 +85,12 @@ class DistributedHeteroGraph:
         return next((graph.group for graph in self.relations.values()), None)
 
     def halos(self, mode: str) -> Halos:
-        """See :meth:`DistributedGraph.halos`, for all relations."""
+        """Return a context manager for the halos of all relations; see :meth:`DistributedGraph.halos`."""
         return Halos([graph.exchange for graph in self.relations.values()], mode)
 
     @property
     def owned_edges(self) -> dict[Relation, Tensor]:
-        """Return, by relation, [e], int64: the relation's numbers of the edges that end here. New tensors."""
+        """Return, by relation, [e], int64: the relation's numbers of the edges that end here; new tensors."""
         return {relation: graph.owned_edges for relation, graph in self.relations.items()}
 
     @property
@@ -99,7 +99,7 @@ class DistributedHeteroGraph:
         return sum((graph.traffic for graph in self.relations.values()), Traffic())
 
     def reset_traffic(self) -> None:
-        """Resets the counters to zero."""
+        """Reset the counters to zero."""
         for graph in self.relations.values():
             graph.reset_traffic()
 

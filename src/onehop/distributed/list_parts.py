@@ -1,4 +1,4 @@
-"""The parts of one process, where every process has the whole lists of edges and all divide them."""
+"""The parts of one process if every process has, and divides, the whole lists of edges."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,7 +27,7 @@ def part_of_nodes(
     owner: Any,
     group: dist.ProcessGroup | None,
 ) -> Part:
-    """The part of a graph of one kind of nodes; see :meth:`DistributedGraph.from_edge_index`."""
+    """Return this process's part of a graph whose sources and destinations are the same nodes."""
     rank, parts = place(group)
     introduce(_DOING, group)
     whole = together(_DOING, lambda: Graph.from_edge_index(edge_index, num_nodes), group)
@@ -53,7 +53,7 @@ def part_of_two_sides(
     owner: Any,
     group: dist.ProcessGroup | None,
 ) -> Part:
-    """The part of a bipartite graph; see :meth:`DistributedGraph.from_edge_index`."""
+    """Return this process's part of a bipartite graph, for :meth:`DistributedGraph.from_edge_index`."""
     place(group)
     introduce(_DOING, group)
 
@@ -80,9 +80,9 @@ def divided_relations(
     owner: Mapping[str, Tensor] | None,
     group: dist.ProcessGroup | None,
 ) -> tuple[dict[Relation, Part], dict[str, Tensor]]:
-    """Divides relations over the processes; see :meth:`DistributedHeteroGraph.from_edge_index_dict`.
+    """Divide relations over the processes; see :meth:`DistributedHeteroGraph.from_edge_index_dict`.
 
-    Returns this process's parts, by relation, and the nodes that it owns, by type: [n], int32.
+    Returns this process's parts by relation, and the nodes that it owns by type: [n], int32.
     """
     rank, parts = place(group)
     doing = "dividing a graph of several types"
@@ -113,7 +113,7 @@ def divided_relations(
     }
     rows = {}
     for kind, owners in by_type.items():
-        # Rows that need no others in any relation come first.
+        # Rows that need no rows of other processes in any relation come first.
         boundary = torch.zeros(len(owners), dtype=torch.bool, device="cpu")
         for (_, _, target), division in divisions.items():
             if target == kind:
@@ -136,7 +136,7 @@ def _checked(owner: Mapping[str, Tensor], num_nodes: Mapping[str, int], parts: i
 
 
 def checked_owner(owner: object, nodes: int, parts: int) -> Tensor:
-    """Return [N], int32: the rank that owns each node; raises an ArgumentError if it is not such a tensor."""
+    """Return [N], int32: the rank that owns each node; raise an ArgumentError for any other argument."""
     if (
         not isinstance(owner, Tensor)
         or owner.shape != (nodes,)

@@ -1,7 +1,7 @@
-"""Self loops of a part: removed, implied, and in the order of the edges.
+"""Self loops of a part: removing them, implying them, and their place in the order of the edges.
 
-A graph with one loop at every node needs no list of them. Where each edge has a value, the loop's is the last
-of its row.
+A graph with one loop at every node needs no list of loops. If edges have values, the loop's value is the last
+one of its row.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ from onehop.distributed.part import Part
 
 
 def without_loops(part: Part) -> Part:
-    """The part without edges from a node to itself; the same object if there are none."""
+    """Return the part without edges from a node to itself; the same object if there are none."""
     mask = part.source != part.target
     if bool(mask.all()):
         return part
@@ -26,7 +26,7 @@ def without_loops(part: Part) -> Part:
 
 
 def with_loops(part: Part) -> Part:
-    """The part with one more edge from every node to itself, its row's last."""
+    """Return the part with one more self loop at every node, as the last edge of its row."""
     rows = torch.arange(len(part.owned_nodes), dtype=torch.int32, device=part.source.device)
     return dataclasses.replace(
         part,
@@ -37,17 +37,17 @@ def with_loops(part: Part) -> Part:
 
 
 def looped_numbers(part: Part) -> Tensor:
-    """Return [e + n], int64: numbers of the edges and of the loops, which follow all edges, by node."""
+    """Return [e + n], int64: numbers of the edges and of the loops; loops follow all edges, by node."""
     return merged(part.rowptr, part.edge_numbers.long(), part.num_edges + part.owned_nodes.long())
 
 
 def looped_rowptr(rowptr: Tensor) -> Tensor:
-    """Return [n + 1]: bounds of the rows with a loop each."""
+    """Return [n + 1]: bounds of the rows, with one loop per row."""
     return rowptr + torch.arange(len(rowptr), device=rowptr.device)
 
 
 def merged(rowptr: Tensor, of_edges: Tensor, of_loops: Tensor) -> Tensor:
-    """Values of the edges [e, ...] and of the loops [n, ...], the loop last in each row. Differentiable."""
+    """Merge values of edges [e, ...] and of loops [n, ...]; the loop is last in each row. Differentiable."""
     both = torch.cat([of_edges, of_loops])
     order = both.new_empty(len(both), dtype=torch.int64)
     order[torch.cat(_places(rowptr, len(both)))] = torch.arange(len(both), device=order.device)
@@ -55,13 +55,13 @@ def merged(rowptr: Tensor, of_edges: Tensor, of_loops: Tensor) -> Tensor:
 
 
 def separated(rowptr: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Values of the edges [e, ...] and of the loops [n, ...], undoing :func:`merged`. Differentiable."""
+    """Split values into values of edges [e, ...] and of loops [n, ...]; inverse of :func:`merged`."""
     edges, loops = _places(rowptr, len(values))
     return values.index_select(0, edges), values.index_select(0, loops)
 
 
 def _places(rowptr: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The places of the edges, [e], and of the loops, [n], among all of them, row by row."""
+    """Return the positions of the edges, [e], and of the loops, [n], in the merged order, row by row."""
     loops = looped_rowptr(rowptr)[1:] - 1
     is_edge = torch.ones(count, dtype=torch.bool, device=rowptr.device)
     is_edge[loops] = False
@@ -69,5 +69,5 @@ def _places(rowptr: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def counts_before(mask: Tensor) -> Tensor:
-    """Return [e + 1], int64: how many entries before each are true."""
+    """Return [e + 1], int64: how many entries before each position are true."""
     return torch.cat([mask.new_zeros(1, dtype=torch.int64), mask.cumsum(0)])

@@ -1,4 +1,4 @@
-"""The processes of a job and their states, and errors that name a lost one."""
+"""The processes of a job and their states, and errors that name a lost process."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from onehop.errors import CommunicationError
 
-# A process whose connections are closed may take this long to exit.
+# A process whose connections are closed may take this many seconds to exit.
 _ENDING_S = 2.0
 _LOOK_EVERY_S = 0.02
 _PROCESSES = Path("/proc")
@@ -22,10 +22,10 @@ _SPACE = _PROCESSES / "self/ns/pid"
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One process: its rank among all, its host, and its number there.
+    """One process: its rank in the default group, its host, and its process ID there.
 
-    ``space`` identifies the PID namespace, and is empty if the system has no /proc. ``started`` is its start
-    time, in the system's ticks, which distinguishes it from a later process with this number.
+    ``space`` identifies the PID namespace, and is empty if the system has no /proc. ``started`` is the
+    process's start time in the system's ticks, which distinguishes it from a later process with the same ID.
     """
 
     rank: int
@@ -40,10 +40,9 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Fates:
-    """The other processes, by their observable state.
+    """The other processes, grouped by their observable state.
 
-    Processes that are stopped are held by a signal or a debugger; those elsewhere cannot be observed from
-    here.
+    Stopped processes are held by a signal or a debugger. Processes elsewhere cannot be observed from here.
     """
 
     ended: tuple[Member, ...] = ()
@@ -56,7 +55,7 @@ _members: dict[int, Member] = {}
 
 
 def here() -> Member:
-    """This process."""
+    """Return this process."""
     pid, space, started = os.getpid(), "", 0
     if _BOOT.exists() and _SPACE.is_symlink():
         space = f"{_BOOT.read_text().strip()} {_SPACE.readlink()}"
@@ -65,12 +64,12 @@ def here() -> Member:
 
 
 def know(members: list[Member]) -> None:
-    """Remembers the processes that this one works with."""
+    """Remember the processes that this process works with."""
     _members.update({member.rank: member for member in members})
 
 
 def fates() -> Fates:
-    """Checks the other processes; waits up to two seconds for one to be lost."""
+    """Check the other processes; wait up to two seconds for one to be lost."""
     deadline = time.monotonic() + _ENDING_S
     while True:
         outcome = _fates()
@@ -83,7 +82,7 @@ def _fates() -> Fates:
     me = _members.get(dist.get_rank())
     sorted_by: dict[str, list[Member]] = {"ended": [], "stopped": [], "running": [], "elsewhere": []}
     for member in _members.values():
-        # An earlier job of this process may have had more.
+        # An earlier job of this process may have had more processes.
         if me is None or member == me or member.rank >= dist.get_world_size():
             continue
         if not me.space or member.space != me.space:
@@ -98,9 +97,10 @@ def _fates() -> Fates:
 
 
 def _look(pid: int) -> tuple[str, int]:
-    """The state of a process, one letter, and its start time; ("X", -1) if there is none.
+    """Return the state of a process, one letter, and its start time; ("X", -1) if it does not exist.
 
-    See proc(5), /proc/pid/stat: the name, in brackets, may hold anything; fields 3 and 22.
+    See proc(5), /proc/pid/stat: the name, in brackets, may contain any characters; the result is fields 3 and
+    22.
     """
     try:
         fields = (_PROCESSES / str(pid) / "stat").read_text().rpartition(")")[2].split()
@@ -110,9 +110,10 @@ def _look(pid: int) -> tuple[str, int]:
 
 
 def failed(doing: str, error: RuntimeError, seen: Fates | None = None) -> CommunicationError:
-    """An error made of torch's error and the observable state of the other processes.
+    """Return an error made from torch's error and the observable state of the other processes.
 
-    ``doing`` says what this process was doing. Without ``seen``, the other processes are looked at now.
+    ``doing`` says what this process was doing. ``seen`` is the state of the other processes; None means that
+    it is checked now.
     """
     seen = fates() if seen is None else seen
     lost = [f"{member} ended" for member in seen.ended]
@@ -139,7 +140,7 @@ def failed(doing: str, error: RuntimeError, seen: Fates | None = None) -> Commun
 
 @contextlib.contextmanager
 def telling(doing: str) -> Iterator[None]:
-    """Turns torch's error inside the block into the error of :func:`failed`."""
+    """Replace torch's error inside the block by the error of :func:`failed`."""
     try:
         yield
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""One process's part of a graph: its rows, their edges, and the rows that it sends and receives."""
+"""One process's part of a graph: its rows, the edges that end there, and the rows it sends and receives."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -9,29 +9,30 @@ from torch import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part of a graph, with node numbers of its own: owned rows first, then halo rows.
+    """One part of a graph, with its own node numbers: owned rows first, then halo rows.
 
     Attributes:
         rank: Number of the part.
         parts: Number of parts.
-        num_nodes: Nodes of the whole graph.
-        num_edges: Edges of the whole graph.
-        cut_edges: Edges of the whole graph whose ends are in different parts.
+        num_nodes: Number of nodes in the whole graph.
+        num_edges: Number of edges in the whole graph.
+        cut_edges: Number of edges of the whole graph whose ends are in different parts.
         cut_rows: Rows that all parts together receive in one exchange: pairs of a node and another part that
-            has an edge from it. One exchange of width F moves ``cut_rows * F`` numbers.
+            has an edge from the node. One exchange of width F moves ``cut_rows * F`` numbers.
         identity: Identifies the graph and its partition.
         inner_rows: Number of owned rows without halo sources; these come first.
         owned_nodes: [n], int32, the graph's numbers of the owned rows.
-        halo_nodes: [h], int32, the graph's numbers of the rows that are received, by owner and number.
+        halo_nodes: [h], int32, the graph's numbers of the rows that are received, sorted by owner and number.
         halo_counts: [parts], int64, number of halo rows that each part owns.
-        send_rows: [s], int32, the owned rows that are sent, by receiver and number.
+        send_rows: [s], int32, the owned rows that are sent, sorted by receiver and number.
         send_counts: [parts], int64, number of rows that each part receives.
         rowptr: [n + 1], int64: the edges that end in owned row i are ``rowptr[i]`` to ``rowptr[i + 1] - 1``.
-        source: [e], int32, of every edge that ends here, by row: an owned row, or a halo row + the number of
-            owned ones.
+        source: [e], int32, for every edge that ends here, sorted by row: an owned row, or the number of owned
+            rows plus a halo row.
         edge_numbers: [e], the graph's numbers of these edges, ascending in each row; see :func:`edge_kind`.
-        sources: The nodes that edges come from, where they are others than those in which edges end: then
-            nodes and rows here are destinations, but for halos and what is sent. None means the same nodes.
+        sources: The source nodes, if edges start at other nodes than the nodes in which they end. Then nodes
+            and rows here are destinations, except for halos and rows that are sent. None means that sources
+            and destinations are the same nodes.
     """
 
     rank: int
@@ -54,7 +55,7 @@ class Part:
 
     @property
     def num_sources(self) -> int:
-        """Number of owned rows that edges may come from."""
+        """Number of owned source rows."""
         return len(self.owned_nodes if self.sources is None else self.sources.owned_nodes)
 
     @property
@@ -64,7 +65,7 @@ class Part:
         return rows.repeat_interleave(self.rowptr.diff())
 
     def to(self, device: torch.device) -> "Part":
-        """The part with its tensors on a device; itself if they are there already."""
+        """Return the part with its tensors on a device; returns itself if they are there already."""
         if self.source.device == device:
             return self
         moved = dataclasses.replace(self, **{name: getattr(self, name).to(device) for name in ARRAYS})
@@ -78,7 +79,8 @@ class Part:
 class Sources:
     """The sources of one part of a bipartite graph.
 
-    ``num_nodes`` are those of the whole graph; ``owned_nodes``, [m] of int32, its numbers of the owned ones.
+    ``num_nodes`` is the number of sources in the whole graph; ``owned_nodes``, [m] of int32, are the graph's
+    numbers of the owned sources.
     """
 
     num_nodes: int
@@ -95,9 +97,9 @@ ARRAYS = (
     "source",
     "edge_numbers",
 )
-"""The names of a part's tensors."""
+"""Names of a part's tensors."""
 
 
 def edge_kind(num_edges: int) -> torch.dtype:
-    """The dtype of numbers of edges: int32 as long as they fit."""
+    """Return the dtype of edge numbers: int32 if they fit, else int64."""
     return torch.int32 if num_edges <= torch.iinfo(torch.int32).max else torch.int64

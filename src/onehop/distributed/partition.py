@@ -1,4 +1,4 @@
-"""Partitioning of nodes over processes: parts of equal work with few rows to send between them."""
+"""Partitioning of nodes over processes: parts of equal work, with few rows to send between them."""
 
 from collections.abc import Callable, Iterable, Mapping
 
@@ -14,29 +14,29 @@ from onehop.graph.folder import blocks_of
 from onehop.graph.orders import node_orders
 from onehop.graph.stored import StoredGraph
 
-# The first row of a block, the numbers of edges of its rows, and their sources.
+# The first row of a block, the numbers of edges of its rows, and the sources of these edges.
 Blocks = Iterable[tuple[int, Tensor, Tensor]]
 
-# The gain of a further pass is small from here on.
+# Further passes gain little.
 _PASSES = 4
-# A node without placed neighbours goes to the part with most room.
+# A node without placed neighbours goes to the part with the most room.
 _ALONE = 1e-3
 
 
 def streamed(blocks: Callable[[], Blocks], degrees: Tensor, parts: int) -> Tensor:
-    """Partitions a graph that is read block after block, with a few numbers for every node in memory.
+    """Partition a graph that is read block by block, with a few numbers per node in memory.
 
-    Linear deterministic greedy (Stanton and Kliot, KDD 2012): a node goes to the part with most of its
-    neighbours, each part's count multiplied by its share of free room, of rows or of edges, whichever is
-    scarcer. The graph is streamed several times; from the second pass on all neighbours have a part already
-    (Nishimura and Ugander, KDD 2013).
+    This is linear deterministic greedy (Stanton and Kliot, KDD 2012): a node goes to the part with most of
+    its neighbours, after each part's count is multiplied by its share of free room. Free room is for rows or
+    for edges, whichever is scarcer. The graph is streamed several times; from the second pass on, all
+    neighbours already have a part (Nishimura and Ugander, KDD 2013).
 
-    ``blocks`` iterates over the rows once more. Nodes of one block are placed together, by the state before
-    it, so blocks should be a small share of the graph. Degrees, [N], are numbers of edges that end in each
-    node. Returns [N], int32.
+    Each call of ``blocks`` iterates over all rows again. Nodes of one block are placed together, based on the
+    state before the block, so blocks should be a small share of the graph. ``degrees``, [N], are the numbers
+    of edges that end in each node. Returns [N], int32.
     """
     most = limits(len(degrees), int(degrees.sum()), parts)
-    # The last number means that a node has no part yet.
+    # The value ``parts`` means that a node has no part yet.
     part = torch.full((len(degrees),), parts, dtype=torch.int32, device="cpu")
     load = torch.zeros(parts, 2, dtype=torch.int64, device="cpu")
     for _ in range(_PASSES):
@@ -59,10 +59,11 @@ def _neighbours(counts: Tensor, part: Tensor, parts: int) -> Tensor:
 
 
 def _placed(score: Tensor, work: Tensor, load: Tensor, most: Tensor) -> Tensor:
-    """Places the rows of a block, clearest rows first; [rows], int32: the best part with room for each.
+    """Place the rows of a block, clearest rows first; returns [rows], int32: the best part with room.
 
-    Scores, [rows, parts], say how well each part suits, and are spoiled. Of rows and edges: the work of each
-    row, [rows, 2]; the load of each part, [parts, 2], which is updated; and the largest load, [2].
+    ``score``, [rows, parts], says how well each part suits, and is overwritten. The other arguments have one
+    column for rows and one for edges: the work of each row, [rows, 2]; the load of each part, [parts, 2],
+    which is updated; and the maximum load, [2].
     """
     parts = len(load)
     goal = torch.empty(len(score), dtype=torch.int32, device="cpu")
@@ -77,7 +78,7 @@ def _placed(score: Tensor, work: Tensor, load: Tensor, most: Tensor) -> Tensor:
         if not len(waiting):
             return goal
         score[waiting, best[~fits]] = -1.0
-    # Rows with more edges than any part has room for.
+    # These rows have more edges than any part has room for.
     for row in waiting.tolist():
         emptiest = int((load / most).max(1).values.argmin())
         goal[row] = emptiest
@@ -90,14 +91,14 @@ _TURNS = 20
 
 
 def balanced(both: BothWays, part: Tensor, parts: int) -> Tensor:
-    """Balances rows and edges: nodes leave parts that have too many, at the least loss of near neighbours.
+    """Balance rows and edges: nodes leave parts that have too many, and few neighbours are separated.
 
-    Parts of equal work may differ many times in rows: a part of hubs has few. Parts with too many rows give
-    up nodes with few edges, and parts with too many edges give up nodes with many, in turns. Neither disturbs
-    much of what the other has balanced, so a few turns do.
+    Parts of equal work may differ many times in rows: a part of hubs has few rows. Parts with too many rows
+    give up nodes with few edges, and parts with too many edges give up nodes with many edges, in turns. Each
+    turn disturbs little of what the other has balanced, so a few turns suffice.
 
-    Takes and returns [N], int32: parts within :func:`onehop.distributed.loads.limits`, or as near to them as
-    was found. A node with more edges than a part may have leaves its part too large.
+    Takes and returns [N], int32. The parts are within :func:`onehop.distributed.loads.limits`, or as near to
+    them as the search came. A node with more edges than a part may have makes its part too large.
     """
     graph = both.graph
     most = limits(graph.num_dst, graph.num_edges, parts)
@@ -114,12 +115,12 @@ def balanced(both: BothWays, part: Tensor, parts: int) -> Tensor:
 
 
 def _fullest(both: BothWays, part: Tensor, parts: int, most: Tensor) -> float:
-    """The largest load, relative to its limit."""
+    """Return the largest load, relative to its limit."""
     return float((loads(both.graph, part, parts) / most).max())
 
 
 def _relieved(both: BothWays, part: Tensor, parts: int, kind: int, most: float) -> Tensor:
-    """The parts after nodes have left those that have too many rows, or edges."""
+    """Return the parts after nodes have left the parts that have too many rows or edges."""
     graph = both.graph
     load = loads(graph, part, parts)[:, kind]
     over = load > most
@@ -129,12 +130,12 @@ def _relieved(both: BothWays, part: Tensor, parts: int, kind: int, most: float) 
     work = loads_of(graph.in_degrees)[:, kind]
     degrees = graph.in_degrees
     suits = degrees <= typical if kind == _ROWS else degrees >= max(typical, 1)
-    # Somewhat below the limit, so that what comes in other turns has room.
+    # The goal is somewhat below the limit, so that nodes that arrive in other turns have room.
     goal_load = most * (1 + 1 / IMBALANCE) / 2
     suits &= (work <= most - float(load.min())) & over[part.long()]
     nodes = suits.nonzero().squeeze(1)
     gain, goal = wishes_of(both, nodes, part, parts, load >= goal_load)
-    # Those for which the goal has room, by their loss for what they relieve.
+    # Nodes for which the goal has room, sorted by their loss divided by the load that they remove.
     order = (-gain / work[nodes]).sort(stable=True).indices
     order = order[work[nodes[order]] <= most - load[goal[order]]]
     donor, by_donor = part[nodes[order]].long().sort(stable=True)
@@ -158,29 +159,30 @@ _BLOCKS, _BLOCK_EDGES = 256, 1 << 22
 
 
 def partition(graph: Graph | StoredGraph, parts: int, method: str = "auto", seed: int = 0) -> Tensor:
-    """The part of every node.
+    """Return the part of every node.
 
-    Rows and edges of the parts are balanced both, to within a tenth where the graph allows that.
-    "greedy" cuts the order of communities (:mod:`onehop.graph.orders`) into pieces; "metis" asks METIS. Nodes
-    then leave parts that have too many (:mod:`onehop.distributed.partition`), and move to the part with most
-    of their neighbours, as long as that part has room. "streamed" reads the rows in order, a few times, and
-    keeps a few numbers for every node (:mod:`onehop.distributed.partition`): the method for graphs
-    that stay on disk. The same graph, number of parts and seed give the same parts.
+    Both rows and edges of the parts are balanced, to within a tenth if the graph allows that. "greedy" cuts
+    the order of communities (:mod:`onehop.graph.orders`) into pieces; "metis" calls METIS. After either,
+    nodes leave parts that have too many (:mod:`onehop.distributed.partition`), and move to the part with most
+    of their neighbours as long as that part has room. "streamed" reads the rows in order, a few times, and
+    keeps a few numbers per node (:mod:`onehop.distributed.partition`); it is the method for graphs that stay
+    on disk. The same graph, number of parts and seed give the same parts.
 
     Args:
-        graph: With as many destinations as sources; in memory, or :meth:`onehop.Graph.open`'s.
+        graph: A graph with as many destinations as sources; in memory, or opened with
+            :meth:`onehop.Graph.open`.
         parts: Number of parts.
         method: "metis" (needs pymetis), "greedy", "streamed", or "auto": "streamed" for a graph on disk, else
-            METIS if it is installed, else greedy.
-        seed: Seed of the moves; "streamed" has none.
+            "metis" if pymetis is installed, else "greedy".
+        seed: Seed of the moves; "streamed" does not use it.
 
     Returns:
         [N], int32, from 0 to ``parts`` - 1.
 
     Raises:
-        ArgumentError: The graph is bipartite, or there are fewer than one part, or the method is unknown or
-            needs the graph in memory.
-        ConfigurationError: "metis" without pymetis.
+        ArgumentError: The graph is bipartite, there is less than one part, the method is unknown, or the
+            method needs the graph in memory.
+        ConfigurationError: The method is "metis" and pymetis is not installed.
 
     Examples:
         >>> import onehop, torch
@@ -219,7 +221,7 @@ def partition(graph: Graph | StoredGraph, parts: int, method: str = "auto", seed
 
 
 Relation = tuple[str, str, str]
-"""The type of the sources, the name, and the type of the destinations, as PyG writes it."""
+"""The type of the sources, the relation's name, and the type of the destinations, as in PyG."""
 
 
 def partition_types(
@@ -229,24 +231,26 @@ def partition_types(
     method: str = "auto",
     seed: int = 0,
 ) -> dict[str, Tensor]:
-    """The part of every node of every type.
+    """Return the part of every node of every type.
 
-    The relations are joined into one graph of all nodes, which :func:`onehop.distributed.partition` divides:
-    the rows of all types together, and the edges of all relations, are balanced; a single type need not be.
+    The relations are joined into one graph of all nodes, which :func:`onehop.distributed.partition` divides.
+    It balances the rows of all types together, and the edges of all relations together; a single type may be
+    unbalanced.
 
     Args:
-        edges: By relation, [2, E], int32 or int64, on the CPU: sources above destinations.
-        num_nodes: By type. A bipartite graph has two types and one relation.
+        edges: By relation, [2, E], int32 or int64, on the CPU, with sources in row 0 and destinations in row
+            1.
+        num_nodes: Number of nodes by type. A bipartite graph has two types and one relation.
         parts: Number of parts.
-        method: As in :func:`onehop.distributed.partition`.
-        seed: As in :func:`onehop.distributed.partition`.
+        method: See :func:`onehop.distributed.partition`.
+        seed: See :func:`onehop.distributed.partition`.
 
     Returns:
         By type, [N], int32, from 0 to ``parts`` - 1.
 
     Raises:
-        ArgumentError: A relation is of a type that ``num_nodes`` lacks, or as :func:`partition` says.
-        ConfigurationError: "metis" without pymetis.
+        ArgumentError: A relation has a type that ``num_nodes`` lacks, or :func:`partition` raises it.
+        ConfigurationError: The method is "metis" and pymetis is not installed.
         IndexRangeError: A node number is negative or too large.
 
     Examples:
@@ -276,10 +280,10 @@ def partition_types(
 
 
 def check_types(edges: Mapping[Relation, Tensor], num_nodes: Mapping[str, int]) -> None:
-    """Raises unless relations are named as PyG names them, by types whose numbers of nodes are given.
+    """Raise an error unless relations are named as in PyG, by types whose numbers of nodes are given.
 
     Raises:
-        ArgumentError: A name is not such a triple.
+        ArgumentError: A relation's name is not a triple of this form.
         IndexRangeError: A node number is negative or too large.
     """
     for relation, edge_index in edges.items():
@@ -290,7 +294,7 @@ def check_types(edges: Mapping[Relation, Tensor], num_nodes: Mapping[str, int]) 
                 raise ArgumentError(
                     f"num_nodes: expected a number for {kind!r}, as {relation} has it; got none."
                 )
-        # Checks the numbers, which a joined graph would take for nodes of another type.
+        # Checks the node numbers; in the joined graph, too large a number would be a node of another type.
         Graph.from_edge_index(edge_index, size=(num_nodes[relation[0]], num_nodes[relation[2]]))
 
 
@@ -311,7 +315,7 @@ def _metis(graph: Graph, parts: int) -> Tensor:
 
 
 def _pieces(graph: Graph, parts: int) -> Tensor:
-    """The order of communities in pieces of equal work."""
+    """Cut the order of communities into pieces of equal work."""
     work = _work(graph)
     order = node_orders(graph.csr, "community").dst.long()
     before = work[order].cumsum(0) - work[order]
@@ -321,5 +325,5 @@ def _pieces(graph: Graph, parts: int) -> Tensor:
 
 
 def _work(graph: Graph) -> Tensor:
-    """Return [N], int64: a node's row, which counts as the mean of edges, and its edges."""
+    """Return [N], int64: a node's work: its edges, plus the mean number of edges for its row."""
     return graph.in_degrees + -(-graph.num_edges // graph.num_dst)

@@ -1,4 +1,4 @@
-"""Moves of single nodes to the parts where most of their neighbours are, as far as there is room."""
+"""Moves of single nodes to the parts with most of their neighbours, as far as these parts have room."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -13,15 +13,15 @@ from onehop.graph import Graph
 
 # Rounds of moving single nodes; the first four give most of the gain.
 _ROUNDS = 12
-# Neighbour counts, nodes times parts, are computed for this many at a time.
+# Neighbour counts (nodes times parts) that are computed at a time.
 _COUNTS = 1 << 24
 
 
 class Wishes(NamedTuple):
     """The best part for each of some nodes.
 
-    ``goal``, [nodes] of int64, is that part; ``gain``, [nodes] of int64, is the number of its
-    neighbours there less the number in its own part.
+    ``goal``, [nodes] of int64, is the best part. ``gain``, [nodes] of int64, is the number of the node's
+    neighbours there, minus the number of its neighbours in its own part.
     """
 
     gain: Tensor
@@ -29,17 +29,17 @@ class Wishes(NamedTuple):
 
 
 class BothWays(NamedTuple):
-    """A graph and the same with every edge reversed: a node's neighbours are its sources and its targets."""
+    """A graph and its reverse: a node's neighbours are its sources and its targets."""
 
     graph: Graph
     turned: Graph
 
 
 def refined(both: BothWays, part: Tensor, parts: int, seed: int) -> Tensor:
-    """The parts, [N] of int32, with fewer cut edges.
+    """Return the parts, [N] of int32, with fewer cut edges.
 
-    Those within :func:`onehop.distributed.loads.limits` stay within them. The seed chooses which nodes may
-    move in which round.
+    Parts within :func:`onehop.distributed.loads.limits` stay within them. The seed determines which nodes may
+    move in each round.
     """
     graph = both.graph
     chance = torch.Generator().manual_seed(seed)
@@ -48,7 +48,8 @@ def refined(both: BothWays, part: Tensor, parts: int, seed: int) -> Tensor:
     best, fewest = part, cut_edges(graph, part)
     for _ in range(_ROUNDS):
         part = part.clone()
-        # Half of the nodes in each round: if neighbours moved at the same time, they would only swap places.
+        # Only half of the nodes may move in each round: if neighbours moved at the same time, they could just
+        # swap places.
         may_move = torch.rand(len(part), generator=chance, device="cpu") < 0.5
         wishes = wishes_of(both, everyone, part, parts)
         move(graph, part, wishes.goal, wishes.gain.masked_fill_(~may_move, 0), most)
@@ -60,7 +61,7 @@ def refined(both: BothWays, part: Tensor, parts: int, seed: int) -> Tensor:
 
 
 def cut_edges(graph: Graph, part: Tensor) -> int:
-    """Number of edges whose ends are in different parts."""
+    """Return the number of edges whose ends are in different parts."""
     target = torch.repeat_interleave(part, graph.in_degrees)
     return int((part.index_select(0, graph.col) != target).sum())
 
@@ -68,10 +69,10 @@ def cut_edges(graph: Graph, part: Tensor) -> int:
 def wishes_of(
     both: BothWays, nodes: Tensor, part: Tensor, parts: int, closed: Tensor | None = None
 ) -> Wishes:
-    """The part with most of their neighbours, for some nodes, [nodes] of int64.
+    """Return the part with most of their neighbours for some nodes, [nodes] of int64.
 
-    Parts of all nodes are [N], int32. Parts that are ``closed``, [parts] of bool, are no goals; at least one
-    is.
+    ``part``, [N] of int32, has the parts of all nodes. ``closed``, [parts] of bool, marks parts that may not
+    be goals; at least one part must be open.
     """
     gains, goals = [], []
     for chunk in nodes.split(max(_COUNTS // parts, 1)):
@@ -87,7 +88,7 @@ def wishes_of(
 
 
 def _neighbours(both: BothWays, nodes: Tensor, part: Tensor, parts: int) -> Iterator[Tensor]:
-    """In both directions: a number for each neighbour, its node's position times parts, plus its part."""
+    """Yield, for each direction, a number per neighbour: its node's position times parts, plus its part."""
     for graph in both:
         edges, counts = edges_of(graph.rowptr.numpy(), nodes.numpy())
         of_part = part.index_select(0, graph.col.index_select(0, torch.from_numpy(edges)))
@@ -95,11 +96,12 @@ def _neighbours(both: BothWays, nodes: Tensor, part: Tensor, parts: int) -> Iter
 
 
 def move(graph: Graph, part: Tensor, goal: Tensor, gain: Tensor, most: Tensor) -> None:
-    """Moves nodes with a gain, the largest first, into parts that have room for their rows and edges.
+    """Move nodes that gain, the largest gain first, into parts that have room for their rows and edges.
 
-    Changes the parts, [N] of int32; goals and gains are [N], int64, and the largest loads [2].
+    Changes ``part``, [N] of int32, in place. ``goal`` and ``gain`` are [N], int64; ``most``, [2], has the
+    maximum loads.
     """
-    # Nodes that leave make no room for those that come at the same time.
+    # Nodes that leave make no room for nodes that arrive at the same time.
     load = loads(graph, part, max(int(goal.max()), int(part.max())) + 1)
     nodes = (gain > 0).nonzero().squeeze(1)
     nodes = nodes[gain[nodes].sort(descending=True, stable=True).indices]

@@ -1,4 +1,4 @@
-"""Features of any nodes of a divided graph, for mini-batches: own rows, kept ones, and fetched ones."""
+"""Features of any nodes of a divided graph, for mini-batches: own rows, cached rows and fetched rows."""
 
 import torch
 from torch import Tensor
@@ -12,17 +12,17 @@ from onehop.errors import ArgumentError, integer
 
 
 class RemoteRows:
-    """The features of all nodes, of which this process holds those it owns: for :func:`onehop.loader`.
+    """The features of all nodes for :func:`onehop.loader`; this process holds the rows that it owns.
 
-    The rows of a batch that other processes own are fetched in one message from each. Rows of the nodes that
-    most edges of this part come from are fetched once and kept. All ranks ask equally often, so they need
-    equally many batches.
+    The rows of a batch that other processes own are fetched in one message from each of them. Rows of the
+    nodes at which most edges of this part start are fetched once and kept. All ranks must make equally many
+    requests, so they need equally many batches.
 
     Args:
-        graph: This process's part, with a process group of its own, ``group=torch.distributed.new_group()``:
-            rows travel while a training step adds up gradients in the default group.
+        graph: This process's part, with its own process group, ``group=torch.distributed.new_group()``,
+            because rows travel while a training step adds up gradients in the default group.
         x: [n, ...]: a row for each of ``graph.owned_nodes``, on the CPU.
-        kept_rows: Most rows of other processes that are kept.
+        kept_rows: Maximum number of rows of other processes that are kept.
 
     Raises:
         ArgumentError: An argument is not as described.
@@ -30,9 +30,9 @@ class RemoteRows:
 
     Attributes:
         kept_nodes: [k], int64, ascending: the nodes whose rows are kept.
-        traffic: Rows that this process has sent and received since it was made, those that are kept not
-            counted.
-        hits: How many rows of other processes were found among those that are kept.
+        traffic: Rows that this process has sent and received since this object was created, without the kept
+            rows.
+        hits: Number of requested rows of other processes that were found among the kept rows.
 
     Examples:
         >>> import torch, torch.distributed as dist
@@ -65,22 +65,22 @@ class RemoteRows:
         self._graph, self._x = graph, x.detach()
         self.kept_nodes = _hot(graph, kept_rows)
         self._kept_rows = RowRequest(graph, self.kept_nodes).rows(self._x)
-        # Numbers of all rows here, ascending, and the place of each: own rows, then kept ones.
+        # Numbers of all rows on this process, ascending, and the position of each: own rows, then kept rows.
         self._here, self._place = torch.cat([graph.owned_nodes, self.kept_nodes]).sort()
         self.traffic, self.hits = Traffic(), 0
 
     def __len__(self) -> int:
-        """The number of nodes of the whole graph."""
+        """Return the number of nodes in the whole graph."""
         return self._graph.part.num_nodes
 
     def rows(self, numbers: Tensor) -> Tensor:
-        """Return [k, ...]: the rows of these nodes. All ranks call it together, each for its own nodes.
+        """Return [k, ...]: the rows of these nodes. All ranks must call it together, each for its own nodes.
 
         Args:
             numbers: [k], int64: the graph's numbers of any nodes.
 
         Raises:
-            ArgumentError: The nodes of a rank are not such numbers.
+            ArgumentError: The nodes of a rank are not numbers of the graph's nodes.
             CommunicationError: Another process ended or did not answer.
         """
         place = self._places(numbers)
@@ -100,7 +100,7 @@ class RemoteRows:
         return out
 
     def _places(self, numbers: Tensor) -> Tensor:
-        """[k], int64: the places of the rows among those here; -1 for those that are elsewhere."""
+        """Return [k], int64: the positions of the rows on this process; -1 for rows that are elsewhere."""
         if not len(self._here):
             return torch.full_like(numbers, -1)
         at = torch.searchsorted(self._here, numbers).clamp_(max=len(self._here) - 1)
@@ -108,10 +108,10 @@ class RemoteRows:
 
 
 def _hot(graph: DistributedGraph, most: int) -> Tensor:
-    """[k], int64, ascending: nodes of other processes that most edges of this part come from."""
+    """Return [k], int64, ascending: the nodes of other processes at which most edges of this part start."""
     part = graph.part
     source = part.source.cpu()
     edges = torch.bincount(source[source >= graph.num_nodes] - graph.num_nodes, minlength=graph.num_halo)
-    # Among equals those with the smaller numbers.
+    # Smaller numbers win ties.
     order = edges.argsort(descending=True, stable=True)[:most]
     return part.halo_nodes.cpu()[order].long().sort().values

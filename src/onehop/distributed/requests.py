@@ -1,7 +1,7 @@
-"""Rows of any nodes of a divided graph, wherever they are owned: for the ends of links, and for pooling.
+"""Rows of any nodes of a divided graph, whichever process owns them; for link prediction and pooling.
 
-No rank has the owners of all nodes. Each rank keeps the owners of as many consecutive numbers, its share of a
-directory: a request asks the directory first, and then the owners.
+No rank knows the owners of all nodes. Each rank stores the owners of equally many consecutive node numbers,
+its share of a directory. A request first goes to the directory, and then to the owners.
 """
 
 import dataclasses
@@ -20,16 +20,16 @@ from onehop.errors import ArgumentError
 
 
 class RowRequest:
-    """A request for the rows of some nodes, prepared once and used for any number of tensors.
+    """A request for the rows of some nodes; it is prepared once and can be used for any number of tensors.
 
-    All ranks make their requests together, each for its own nodes, which may be none.
+    All ranks must make their requests together, each for its own nodes; a rank may request no nodes.
 
     Args:
         graph: This process's part.
-        nodes: [k], int32 or int64, the graph's numbers of any nodes, in any order, also repeated.
+        nodes: [k], int32 or int64, the graph's numbers of any nodes, in any order; repeats are allowed.
 
     Raises:
-        ArgumentError: A rank's nodes are not numbers of the graph's nodes.
+        ArgumentError: A rank's ``nodes`` are not numbers of the graph's nodes.
         CommunicationError: Another process ended or did not answer.
 
     Examples:
@@ -57,7 +57,7 @@ class RowRequest:
         answers = _swapped(graph, [entries.index_select(0, each - part.rank * step) for each in asked])
         owner, row = torch.cat(answers).unbind(1)
         bounds, order = grouped(owner.int(), part.parts)
-        # The rows of this rank itself are not sent, and precede the others, which are ordered by owner.
+        # This rank's own rows are not sent, and precede the other rows, which are ordered by owner.
         begin, end = int(bounds[part.rank]), int(bounds[part.rank + 1])
         asked_rows = [row[each.long()] for each in order.split(bounds.diff().tolist())]
         place = torch.empty_like(row)
@@ -82,9 +82,9 @@ class RowRequest:
         return self._exchange.traffic
 
     def rows(self, x: Tensor) -> Tensor:
-        """Return [k, ...]: the rows of the nodes, of a tensor [n, ...] that is divided as the graph is.
+        """Return [k, ...]: the nodes' rows of a tensor [n, ...] that is divided in the same way as the graph.
 
-        Differentiable: gradients return to the owners. All ranks call it together.
+        Differentiable: gradients return to the owners. All ranks must call it together.
 
         Args:
             x: A row for each of ``graph.owned_nodes``.
@@ -113,7 +113,7 @@ def _checked(graph: DistributedGraph, nodes: Tensor) -> Tensor:
 
 
 def _step(graph: DistributedGraph) -> int:
-    """Nodes in each rank's share of the directory."""
+    """Return the number of nodes in each rank's share of the directory."""
     return max(-(-graph.part.num_nodes // graph.part.parts), 1)
 
 
@@ -137,7 +137,7 @@ def _by_rank(rank: Tensor, values: Tensor, parts: int) -> list[Tensor]:
 
 
 def _swapped(graph: DistributedGraph, outgoing: list[Tensor]) -> list[Tensor]:
-    """For each rank, what it has for this one: int64 tensors of one shape but for their lengths."""
+    """Return what each rank has for this one: int64 tensors whose shapes differ only in their lengths."""
     group, here = graph.exchange.group, graph.part.rank
     counts = gathered("requesting rows", [len(each) for each in outgoing], group)
     incoming = [outgoing[0].new_empty(sent[here], *outgoing[0].shape[1:]) for sent in counts]

@@ -1,6 +1,7 @@
-"""The edges of a part in two graphs, of which the first needs nothing from other processes.
+"""The edges of a part in two graphs; the first graph needs nothing from other processes.
 
-Both are made on first use, and kept: sums take one of them, all other operators the other.
+There are two ways to split the edges: sums use one of them, all other operators use the other. Each is made
+on first use and kept.
 """
 
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from onehop.graph import Graph
 
 
 class EdgeSplit(NamedTuple):
-    """Two graphs that together have all edges of a part; the first has owned rows as sources."""
+    """Two graphs that together have all edges of a part; the first has only owned rows as sources."""
 
     first: Graph
     second: Graph
@@ -25,12 +26,12 @@ class Splits:
 
     def __init__(self, part: Part) -> None:
         self._part = part
-        # By source, and by row with and without loops.
+        # Keys: by source, and by row with or without loops.
         self._splits: dict[str | bool, EdgeSplit] = {}
 
     @property
     def by_source(self) -> EdgeSplit:
-        """Edges from owned rows, and edges from halo rows, into all rows; implied loops are left out."""
+        """Split into edges from owned rows and edges from halo rows, into all rows, without implied loops."""
         if "source" not in self._splits:
             part, rows, halo = self._part, self._part.num_sources, len(self._part.halo_nodes)
             source, rowptr, near = part.source.cpu(), part.rowptr.cpu(), self.is_near.cpu()
@@ -42,10 +43,10 @@ class Splits:
         return self._splits["source"]
 
     def by_row(self, loops: bool) -> EdgeSplit:
-        """Rows whose sources are all owned, and the other rows, which have all sources.
+        """Split into rows whose sources are all owned, and the other rows, which have all sources.
 
-        The edges of both graphs, one after the other, are the part's; with ``loops``, a loop is the
-        last edge of every row.
+        The edges of both graphs, one after the other, are the part's edges; with ``loops``, the last edge of
+        every row is a loop.
         """
         if loops not in self._splits:
             part, rows, halo = self._part, self._part.num_sources, len(self._part.halo_nodes)
@@ -62,10 +63,10 @@ class Splits:
 
     @property
     def is_near(self) -> Tensor:
-        """Return [e], bool: edges from owned rows. A new tensor."""
+        """Return [e], bool: whether each edge starts at an owned row. A new tensor."""
         return self._part.source < self._part.num_sources
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the splits that were made, with what was derived from them."""
+        """Bytes of the splits that were made, including what was derived from them."""
         return sum(graph.nbytes for split in self._splits.values() for graph in split)

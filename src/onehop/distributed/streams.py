@@ -11,21 +11,21 @@ from onehop.distributed.agreement import place
 
 
 def seed_of(seed: int, rank: int) -> int:
-    """A seed for a process, derived from one that all may share."""
+    """Return a seed for a process, derived from a seed that all processes share."""
     mixed = hashlib.blake2b(f"{seed} {rank}".encode(), digest_size=8).digest()
     return int.from_bytes(mixed, "little") >> 1
 
 
 @contextlib.contextmanager
 def same_random(seed: int, group: dist.ProcessGroup | None = None) -> Iterator[None]:
-    """Makes all processes draw the same numbers inside the block; afterwards each continues its own stream.
+    """Make all processes draw the same numbers inside the block; afterwards each continues its own stream.
 
-    Create the model inside: its parameters are then the same on every rank, those that
-    ``torch.manual_seed(seed)`` gives in one process. Dropout afterwards differs between ranks, and is the
+    Create the model inside the block: its parameters are then the same on every rank, and equal to those that
+    ``torch.manual_seed(seed)`` gives in one process. Afterwards, dropout differs between ranks, and is the
     same from run to run. Rank 0 continues as a single process would.
 
     Args:
-        seed: The same on every rank.
+        seed: The seed, the same on every rank.
         group: The processes; None means all.
 
     Raises:
@@ -51,10 +51,10 @@ def same_random(seed: int, group: dist.ProcessGroup | None = None) -> Iterator[N
 
 @contextlib.contextmanager
 def own_stream(group: dist.ProcessGroup | None) -> Iterator[None]:
-    """Makes each process draw its own numbers inside the block, even if all were seeded alike.
+    """Make each process draw its own numbers inside the block, even if all processes used the same seed.
 
-    They follow from one number of torch's stream, so that a seed makes them reproducible. Afterwards torch's
-    stream continues behind that number.
+    The numbers follow from one number of torch's stream, so a seed makes them reproducible. Afterwards
+    torch's stream continues after that number.
     """
     drawn = int(torch.randint(2**62, (), device="cpu"))
     generators = [torch.default_generator]

@@ -12,10 +12,10 @@ from onehop.errors import ArgumentError
 
 
 def add_gradients(parameters: Iterable[Tensor], group: dist.ProcessGroup | None = None) -> None:
-    """Replaces every gradient by the sum of all processes' gradients, in one message.
+    """Replace every gradient by the sum of all processes' gradients, in one message.
 
     If the loss on each process is its rows' share of the whole loss (a sum over its own rows, divided by the
-    number of all), the sums are the gradients of one process with the whole graph.
+    number of all rows), the sums equal the gradients of one process with the whole graph.
 
     Args:
         parameters: The model's parameters, in the same order on every rank; those without a gradient count as
@@ -52,7 +52,7 @@ def add_gradients(parameters: Iterable[Tensor], group: dist.ProcessGroup | None 
 
 
 def total(values: Tensor, group: dist.ProcessGroup | None = None) -> Tensor:
-    """``values``, replaced by their sum over all processes.
+    """Replace ``values`` by their sum over all processes, and return them.
 
     Raises:
         CommunicationError: Another process ended or did not answer.
@@ -71,13 +71,14 @@ def total(values: Tensor, group: dist.ProcessGroup | None = None) -> Tensor:
 
 
 def sum_over_processes(values: Tensor, group: dist.ProcessGroup | None = None) -> Tensor:
-    """The sum of all processes' ``values``, on each of them. Differentiable.
+    """Return the sum of all processes' ``values``, on each process. Differentiable.
 
-    The whole loss is the sum of the losses of all processes, so the gradient is a sum over them too. A loss
-    that every process computes alike from the result counts once for each: divide it by their number.
+    The whole loss is the sum of the losses of all processes, so the gradient is summed over them too. If
+    every process computes the same loss from the result, the loss counts once per process: divide it by the
+    number of processes.
 
     Args:
-        values: Of one shape and dtype on every rank.
+        values: A tensor of the same shape and dtype on every rank.
         group: The processes; None means all.
 
     Raises:
@@ -117,11 +118,11 @@ class AllRows:
         group: The processes; None means all.
         x: [n, ...], this process's rows.
         batch: [n], int64, the example that each row belongs to; None means one example.
-        batch_size: Number of examples, B; None means one more than the largest number in any process's
+        batch_size: Number of examples, B. None means one more than the largest number in any process's
             ``batch``.
 
     Raises:
-        ArgumentError: The ranks name different numbers of examples.
+        ArgumentError: The ranks give different numbers of examples.
         CommunicationError: Another process ended or did not answer.
     """
 
@@ -136,10 +137,10 @@ class AllRows:
         self._batch = batch
         self._dtype = x.dtype
         self.batched = batch is not None
-        """True where there is a ``batch``."""
+        """Whether there is a ``batch``."""
         self.examples = 1 if batch is None else self._agreed(batch, batch_size)
         self.counts = self.sum(x.new_ones(len(x), 1))
-        """[B, 1], float64: the rows of each example, on all processes."""
+        """[B, 1], float64: the number of rows of each example, on all processes."""
 
     def sum(self, values: Tensor) -> Tensor:
         """Return [B, F], float64: the sum of [n, F] over the rows of each example, on all processes."""
@@ -155,7 +156,7 @@ class AllRows:
         return self.sum(values) / self.counts.clamp(min=1)
 
     def of_rows(self, values: Tensor) -> Tensor:
-        """Return [n, F], or [1, F] for a single example: each row's example's value, in x's dtype."""
+        """Return [n, F], or [1, F] for a single example: the value of each row's example, in x's dtype."""
         values = values.to(self._dtype)
         return values if self._batch is None else values.index_select(0, self._batch)
 

@@ -13,8 +13,8 @@ name ends in                  what it is
 
 Text may be compressed with gzip: ``.mtx.gz``, ``.txt.gz``, ``.csv.gz``, ``.tsv.gz``.
 
-In matrices a row is a destination and a column a source, as in :meth:`onehop.Graph.from_scipy`; values that
-are not all 1 are weights. :func:`onehop.datasets.from_file` makes a data set of a file.
+In matrices, a row is a destination and a column is a source, as in :meth:`onehop.Graph.from_scipy`. Values
+are weights unless all of them are 1. :func:`onehop.datasets.from_file` loads a file as a data set.
 """
 
 import os
@@ -40,18 +40,18 @@ _READERS: dict[str, Callable[[Path], FileContent]] = {
 
 
 def read(path: str | os.PathLike[str], key: str | None = None) -> FileContent:
-    """Reads a file; edges are in the order in which they are stored.
+    """Read a graph from a file; edges are in the order in which they are stored.
 
-    Nothing is unpickled, and every node number has been checked.
+    Nothing is unpickled, and every node number is checked.
 
     Args:
-        path: The file; its name tells the format.
-        key: Name of the matrix to be read from a ``.mat`` file, such as ``"Problem.A"``; None for the rule of
-            :mod:`onehop.files.formats.mat`.
+        path: The file; its name determines the format.
+        key: Name of the matrix to read from a ``.mat`` file, for example ``"Problem.A"``; None means the rule
+            of :mod:`onehop.files.formats.mat`.
 
     Raises:
-        ArgumentError: ``key`` for another format, or the file has no sparse matrix of that name.
-        FileNotFoundError: There is no such file.
+        ArgumentError: ``key`` is given for another format, or the file has no sparse matrix of this name.
+        FileNotFoundError: The file does not exist.
         FileFormatError: The file is truncated, malformed or of an unknown kind.
 
     Examples:
@@ -85,5 +85,5 @@ def _edges(path: str | os.PathLike[str], key: str | None) -> tuple[Tensor, tuple
     return content.edge_index, content.size
 
 
-# Graph.load is in a lower package and calls the readers through this.
+# Graph.load is in a lower package, and calls the readers through this registration.
 reading.register(_edges)

@@ -1,1 +1,1 @@
-"""Mini-batches: neighbours drawn around seeds, for PyG's loaders."""
+"""Mini-batches: neighbours drawn around seed nodes, for PyG's loaders."""

@@ -1,4 +1,4 @@
-"""The sampler without a framework: seeds in, a batch out."""
+"""The sampler, independent of a framework: it draws a batch around given seed nodes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
@@ -13,22 +13,22 @@ from onehop.graph import Graph
 from onehop.graph.build import MOST_NODES
 from onehop.loaders.relation import Relation, checked_time, native_relation, running_sums
 
-# Numbers of onehop::DrawProblem in csrc/include/onehop/sampling.hpp.
+# Values of onehop::DrawProblem in csrc/include/onehop/sampling.hpp.
 _SEED, _ROWS, _COL, _TIMES, _WEIGHT, _TOO_MANY = range(1, 7)
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The way in which neighbours are drawn.
+    """Options of how neighbours are drawn.
 
     Attributes:
-        hops: How often.
-        replace: Whether an edge can be drawn again from the same row.
-        disjoint: Whether every seed has nodes of its own.
-        last: Whether the latest neighbours are drawn, where there are times.
-        induced: Whether a batch has all edges between its nodes, instead of those drawn.
-        shared: Whether the rows of a hop draw the same sources where they can, while each row draws any of
-            its edges as often as any other: LABOR. Not with ``replace``, ``disjoint`` and weights.
+        hops: Number of hops.
+        replace: Whether an edge can be drawn more than once from the same row.
+        disjoint: Whether every seed has its own nodes.
+        last: Whether the latest neighbours are drawn, if there are times.
+        induced: Whether a batch has all edges between its nodes, instead of only the drawn edges.
+        shared: Whether the rows of a hop draw the same sources if possible, while each row draws each of its
+            edges with equal probability: LABOR. Not with ``replace``, ``disjoint`` or weights.
     """
 
     hops: int
@@ -41,16 +41,17 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A mini-batch.
+    """A mini-batch of sampled nodes and edges.
 
     Attributes:
-        nodes: For each type, [n], int64: its nodes, the seeds first, then those that each hop found.
-        trees: The same for the numbers of the seeds that they belong to; None unless disjoint.
-        edge_index: For each relation, [2, E], int64: sources above destinations, in the batch's numbers,
-            sorted by destination.
+        nodes: For each type, [n], int64: the seeds first, followed by the nodes that each hop found.
+        trees: For each type, [n], int64: the number of the seed to which each node belongs; None unless
+            disjoint.
+        edge_index: For each relation, [2, E], int64: row 0 has sources and row 1 destinations, in the batch's
+            node numbers, sorted by destination.
         edges: For each relation, [E], int64: the numbers of the edges in the relation.
         nodes_per_hop: For each type, the number of seeds, then the number of nodes that each hop found.
-        edges_per_hop: For each relation, the number of edges of each hop; None if they are induced.
+        edges_per_hop: For each relation, the number of edges of each hop; None for an induced subgraph.
         graphs: For each relation, the graph of ``edge_index``; None unless requested.
     """
 
@@ -65,12 +66,12 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class _Pool:
-    """The relations as native code reads them.
+    """The relations in the form that native code reads.
 
     Attributes:
         addresses: The addresses of their tensors.
         relations: The relations.
-        idle: Batches that are not being drawn now; each keeps its memory for the next one.
+        idle: Batch objects that are not in use; each keeps its memory for the next batch.
     """
 
     addresses: list[int]
@@ -78,7 +79,7 @@ class _Pool:
     idle: list[native.extension.Drawing] = field(default_factory=list)
 
     def take(self, types: int) -> native.extension.Drawing:
-        """A batch to draw, of so many types of nodes."""
+        """Return a batch object for drawing, with a given number of node types."""
         try:
             return self.idle.pop()
         except IndexError:
@@ -86,10 +87,10 @@ class _Pool:
 
 
 class Engine:
-    """Draws batches from a graph of one or several types of nodes and edges; from any thread.
+    """Draws batches from a graph with one or several types of nodes and edges; usable from any thread.
 
-    There is one relation for each type of edges; their tensors must not be written to. Raises an
-    ArgumentError if the relations contradict ``num_nodes``, one for each type, or themselves.
+    There is one relation for each edge type; its tensors must not be written to. Raises an ArgumentError if
+    the relations contradict each other or ``num_nodes``, which has one number for each node type.
     """
 
     def __init__(self, num_nodes: Sequence[int], relations: Sequence[Relation], choices: Choices) -> None:
@@ -110,7 +111,7 @@ class Engine:
                 raise ArgumentError(
                     f"{relation.name}: expected rows for {self.num_nodes[relation.dst]} nodes, got {rows}."
                 )
-        # What native code reads lives as long as this.
+        # Tensors that native code reads; this object keeps them alive.
         self._running = [running_sums(each) if choices.replace else None for each in self.relations]
         self._read = [each for relation in self.relations for each in relation.tensors]
         self._pool = self._made_pool()
@@ -126,19 +127,21 @@ class Engine:
         first_trees: Sequence[int] | None = None,
         graphs: bool = False,
     ) -> Batch:
-        """Draws a batch, with torch's number of threads; it is the same for any number.
+        """Draw a batch, with torch's number of threads; the batch does not depend on that number.
 
         Args:
             seeds: For each type, [n], integers; None means no seeds.
-            key: What all random numbers depend on, 64 bits.
-            times: For each type with seeds, [n], integers: no later neighbour is drawn; None without times.
-            first_trees: For each type, the number of its first seed; None: in the order of the types.
-            graphs: Whether the batch has its graphs.
+            key: A 64-bit number from which all random numbers are derived.
+            times: For each type with seeds, [n], integers: only neighbours that are not later are drawn. None
+                means no times.
+            first_trees: For each type, the number of its first seed; None numbers seeds in the order of the
+                types.
+            graphs: Whether the batch includes its graphs.
 
         Raises:
-            IndexRangeError: A seed, or a source in the relations, is no node.
-            ArgumentError: Seeds or times of another shape or dtype, no times where the relations have some,
-                times of edges that are not sorted, or rows that are damaged.
+            IndexRangeError: A seed, or a source in the relations, is not a node.
+            ArgumentError: Seeds or times have a wrong shape or dtype, times are missing although the
+                relations have times, times of edges are not sorted, or rows are damaged.
         """
         plain = [_checked_seeds(each) for each in seeds]
         bounds = self._bounds(plain, times)
@@ -156,7 +159,7 @@ class Engine:
         for choice in fields(self.choices):
             setattr(options, choice.name, getattr(self.choices, choice.name))
         options.key, options.threads = key, native.threads()
-        # torch moves a tensor's memory when it shares it with another process.
+        # torch moves a tensor's memory when it shares the tensor with another process.
         if [each.data_ptr() for each in self._read] != self._pool.addresses:
             self._pool = self._made_pool()
         pool = self._pool
@@ -170,7 +173,7 @@ class Engine:
             pool.idle.append(drawing)
 
     def _bounds(self, seeds: list[Tensor], times: Sequence[Tensor | None] | None) -> list[Tensor] | None:
-        """For each type, the times of its seeds; None where there are no times."""
+        """Return, for each type, the times of its seeds; None if there are no times."""
         if not self._has_times:
             return None
         if not self.choices.disjoint:

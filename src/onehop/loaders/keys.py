@@ -1,8 +1,8 @@
-"""Keys of batches: what the random numbers of a batch depend on.
+"""Keys of batches: numbers from which the random numbers of a batch are derived.
 
-A loader says with :func:`drawing_at` where a batch is drawn: the loader's seed, its epoch and the number of
-the batch, which all of its processes know alike. So batches do not depend on the number of workers, and the
-same seeds in another batch have other neighbours, whichever worker draws it.
+A loader uses :func:`drawing_at` to say where a batch is drawn: the loader's seed, its epoch and the number of
+the batch, which all of its processes know. So batches do not depend on the number of workers, and the same
+seeds in another batch have other neighbours, whichever worker draws it.
 """
 
 import contextlib
@@ -18,19 +18,19 @@ from onehop.graph.contents import fingerprint
 
 
 class _Place:
-    """A block: words that all draws in it depend on, and the number of draws so far."""
+    """A block: words on which all draws in it depend, and the number of draws so far."""
 
     def __init__(self, words: tuple[int, ...]) -> None:
         self._words, self._drawn = words, 0
 
     def next(self, contents: int) -> int:
-        """The key of what is drawn next, for a batch with this fingerprint of its seeds."""
+        """Return the key of the next draw, for a batch with this fingerprint of its seeds."""
         self._drawn += 1
         return mixed(*self._words, self._drawn, contents)
 
 
 class _Here(threading.local):
-    """The place where this thread draws; None where none was named."""
+    """The place where this thread draws; None if none was set."""
 
     place: _Place | None = None
 
@@ -40,7 +40,7 @@ _here = _Here()
 
 @contextlib.contextmanager
 def drawing_at(*words: int) -> Iterator[None]:
-    """Makes all that this thread draws inside the block depend on the words."""
+    """Make all that this thread draws inside the block depend on the words."""
     before, _here.place = _here.place, _Place(words)
     try:
         yield
@@ -50,11 +50,11 @@ def drawing_at(*words: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def drawing_edges(contents: Sequence[Tensor], seed: int | None) -> Iterator[None]:
-    """Makes all that is drawn for some edges depend on their ends, and not on the set of these.
+    """Make all random draws for some edges depend on the edges' ends, not only on the set of end nodes.
 
-    Inside the block torch's generator, which draws negative edges, depends on the sampler's seed or the
-    place, as in :func:`batch_key`, and on the contents; afterwards it is as before. Where there is neither,
-    it is left alone.
+    Inside the block, torch's generator, which draws negative edges, depends on the sampler's seed or the
+    place, as in :func:`batch_key`, and on the contents. Afterwards the generator has its previous state.
+    Without a seed and a place, the generator is not changed.
     """
     key = _key(contents, seed)
     if key is None:
@@ -70,17 +70,17 @@ def drawing_edges(contents: Sequence[Tensor], seed: int | None) -> Iterator[None
 
 
 def batch_key(contents: Sequence[Tensor], seed: int | None = None) -> int:
-    """The key of a batch, made of its seeds and of everything else that it depends on.
+    """Return the key of a batch, derived from its seeds and everything else that it depends on.
 
-    With the sampler's seed, the key depends on it and the contents alone. With None it depends on the place
-    of :func:`drawing_at`, or, outside of such a block, on a number from torch's generator.
+    With the sampler's seed, the key depends only on this seed and the contents. With None, it depends on the
+    place of :func:`drawing_at` or, outside of its block, on a number from torch's generator.
     """
     key = _key(contents, seed)
     return drawn_key() if key is None else key
 
 
 def drawn_key() -> int:
-    """A key from torch's generator."""
+    """Return a key from torch's generator."""
     return int(torch.empty((), dtype=torch.int64, device="cpu").random_())
 
 
@@ -91,12 +91,12 @@ def _key(contents: Sequence[Tensor], seed: int | None) -> int | None:
 
 
 def fingerprint_of(contents: Sequence[Tensor]) -> int:
-    """A number of 64 bits that depends on the contents of tensors."""
+    """Return a 64-bit number that depends on the contents of tensors."""
     plain = [each.to(device="cpu", dtype=torch.int64).contiguous() for each in contents]
     return mixed(*(word for each in plain for word in (each.numel(), fingerprint(each))))
 
 
 def mixed(*words: int) -> int:
-    """A number of 64 bits that depends on each of the words."""
+    """Return a 64-bit number that depends on each of the words."""
     array = np.array([word & 0xFFFFFFFFFFFFFFFF for word in words], dtype=np.uint64)
     return native.extension.fingerprint(array.ctypes.data, array.nbytes, 1)

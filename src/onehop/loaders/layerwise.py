@@ -1,7 +1,7 @@
-"""Layer-wise samples of graphs with several types, as the Heterogeneous Graph Transformer draws them.
+"""Layer-wise samples of graphs with several types, drawn as for the Heterogeneous Graph Transformer.
 
-Z. Hu, Y. Dong, K. Wang, Y. Sun, "Heterogeneous Graph Transformer", WWW 2020, algorithms 1 and 2, with the
-limit on neighbours that torch-sparse has.
+Source: Z. Hu, Y. Dong, K. Wang, Y. Sun, "Heterogeneous Graph Transformer", WWW 2020, algorithms 1 and 2, with
+torch-sparse's limit on neighbours.
 """
 
 from collections.abc import Sequence
@@ -16,31 +16,32 @@ from onehop.loaders.keys import mixed
 from onehop.loaders.relation import Relation
 
 MOST_NEIGHBOURS = 50
-"""Of a node with more, so many are looked at, drawn anew each time. torch-sparse's ``MAX_NEIGHBORS``."""
+"""Maximum number of a node's neighbours that are considered, drawn anew each time (as in torch-sparse)."""
 
 
 class _Budget(NamedTuple):
-    """Nodes of a type that may be drawn.
+    """Nodes of one type that may be drawn.
 
     Attributes:
         nodes: [n], int64, ascending.
-        scores: [n], float64: the sum over edges to nodes drawn so far of 1 / number of edges of that node.
+        scores: [n], float64: the sum, over edges to nodes drawn so far, of 1 / (number of edges of that
+            node).
     """
 
     nodes: Tensor
     scores: Tensor
 
     def with_more(self, nodes: Tensor, scores: Tensor) -> "_Budget":
-        """The same with more scores, of nodes in any order."""
+        """Return the budget with added scores, for nodes in any order."""
         found, place = torch.cat([self.nodes, nodes]).unique(return_inverse=True)
         sums = torch.zeros(found.numel(), dtype=torch.float64, device="cpu")
         return _Budget(found, sums.index_add_(0, place, torch.cat([self.scores, scores])))
 
 
 class LayerwiseEngine:
-    """Draws as many nodes of each type in each layer as requested, those with many edges to the batch first.
+    """Draws a requested number of nodes of each type in each layer; nodes with many edges are preferred.
 
-    As :class:`Engine`, but fan-outs are ignored.
+    It is used like :class:`Engine`, but fan-outs are ignored.
     """
 
     def __init__(self, num_nodes: Sequence[int], relations: Sequence[Relation]) -> None:
@@ -51,9 +52,9 @@ class LayerwiseEngine:
         return (LayerwiseEngine, (self._engine.num_nodes, self._relations))
 
     def draw(self, seeds: Sequence[Tensor | None], num_samples: Sequence[Sequence[int]], key: int) -> Batch:
-        """Draws a batch, as :meth:`Engine.draw`; ``num_samples`` are what each layer adds, for each type.
+        """Draw a batch as :meth:`Engine.draw` does; ``num_samples`` has the nodes per layer for each type.
 
-        The batch has all edges between its nodes that were looked at, and no numbers of hops.
+        The batch has all considered edges between its nodes, and no numbers per hop.
         """
         nothing = torch.empty(0, dtype=torch.int64, device="cpu")
         nodes = [nothing if each is None else each.to(device="cpu", dtype=torch.int64) for each in seeds]
@@ -73,7 +74,7 @@ class LayerwiseEngine:
         return self._between(nodes, mixed(key, layers, 0))
 
     def _update(self, budgets: list[_Budget], fresh: list[Tensor], nodes: list[Tensor], key: int) -> None:
-        """Adds the neighbours of fresh nodes to the budgets, unless they are in the batch."""
+        """Add the neighbours of fresh nodes to the budgets, except nodes that are already in the batch."""
         batch = self._engine.draw(fresh, key)
         for relation, edge_index in zip(self._relations, batch.edge_index, strict=True):
             source, target = edge_index
@@ -83,11 +84,11 @@ class LayerwiseEngine:
             budgets[relation.src] = budgets[relation.src].with_more(neighbours[is_new], scores[is_new])
 
     def _between(self, nodes: list[Tensor], key: int) -> Batch:
-        """The batch of these nodes."""
+        """Return the batch of these nodes."""
         batch = self._engine.draw(nodes, key)
         edge_index, edges = [], []
         for relation, ends, numbers in zip(self._relations, batch.edge_index, batch.edges, strict=True):
-            # Seeds come first, so neighbours that are among the nodes have their numbers.
+            # Seeds come first, so neighbours that are among the nodes have the nodes' numbers.
             inside = ends[0] < nodes[relation.src].numel()
             edge_index.append(ends[:, inside])
             edges.append(numbers[inside])
@@ -95,9 +96,9 @@ class LayerwiseEngine:
 
 
 def _drawn(scores: Tensor, count: int, key: int) -> Tensor:
-    """The places of ``count`` entries, drawn without replacement with the squares of their scores as weights.
+    """Return the positions of ``count`` entries, drawn without replacement with squared scores as weights.
 
-    As in ``Picker::weighted_without_replacement``, in csrc/sampling/picks.hpp.
+    The method is the same as in ``Picker::weighted_without_replacement`` in csrc/sampling/picks.hpp.
     """
     if count >= scores.numel():
         return torch.arange(scores.numel(), device="cpu")

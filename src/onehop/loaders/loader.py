@@ -1,4 +1,4 @@
-"""``onehop.loader``: mini-batches with their features, made by threads while a step runs."""
+"""``onehop.loader``: mini-batches with their features, prepared by threads while a training step runs."""
 
 import mmap
 import os
@@ -35,27 +35,27 @@ class Rows(Protocol):
     in_order: bool
 
     def __len__(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
 
     def rows(self, numbers: Tensor) -> Tensor:
-        """Return [n, ...]: the rows of these numbers, [n], int64, in memory that is not shared."""
+        """Return [n, ...]: the rows with these numbers, [n], int64, in memory that nothing else shares."""
 
 
 class HeldRows:
-    """Rows of a tensor, or of a file that is mapped and stays on disk.
+    """Rows of a tensor, or of a memory-mapped file on disk.
 
-    :meth:`rows` returns its result in memory of its own from the pool of kept memory. The pool reuses that
-    memory only after the last tensor that shares it is gone.
+    :meth:`rows` returns its result in separate memory from the memory pool. The pool reuses that memory only
+    after the last tensor that shares it is gone.
 
     Args:
-        name: The argument's name, for messages.
-        given: [N, ...], a tensor on the CPU or a NumPy array, which may be memory-mapped; the path of a .npy
-            file; or a :class:`onehop.RawMatrix` by rows. It must not be written to.
+        name: The argument's name, for error messages.
+        given: [N, ...]: a tensor on the CPU; a NumPy array, which may be memory-mapped; the path of a .npy
+            file; or a :class:`onehop.RawMatrix` stored by rows. It must not be written to.
 
     Raises:
-        ArgumentError: It is none of them.
+        ArgumentError: ``given`` is not one of these.
         FileFormatError: The file is damaged or truncated.
-        FileNotFoundError: There is no such file.
+        FileNotFoundError: The file does not exist.
     """
 
     in_order = False
@@ -86,7 +86,7 @@ class HeldRows:
         return self._matrix.size(0)
 
     def rows(self, numbers: Tensor) -> Tensor:
-        """Return [n, ...]: the rows of these numbers, [n], int64, or raises an IndexRangeError."""
+        """Return [n, ...]: the rows with these numbers, [n], int64; or raise an IndexRangeError."""
         if numbers.numel() and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(self):
             raise IndexRangeError(
                 f"{self._name}: expected rows 0 to {len(self) - 1}, was asked for {int(numbers.min())} to "
@@ -101,9 +101,9 @@ class HeldRows:
 
 
 def rows_of(name: str, given: object, expected: int, what: str) -> Rows:
-    """The rows that an argument refers to: as :class:`HeldRows` takes it, or :class:`Rows`.
+    """Return the rows that an argument refers to: :class:`Rows`, or what :class:`HeldRows` takes.
 
-    Raises an ArgumentError if it is none of them, or does not have the expected number of rows.
+    Raises an ArgumentError if the argument is neither, or does not have the expected number of rows.
     """
     rows: Rows = given if isinstance(given, Rows) else HeldRows(name, given)  # type: ignore[arg-type]
     if len(rows) != expected:
@@ -112,7 +112,7 @@ def rows_of(name: str, given: object, expected: int, what: str) -> Rows:
 
 
 def _opened(name: str, given: RawMatrix | str | os.PathLike[str]) -> tuple[np.ndarray, torch.dtype | None]:
-    """The contents of a file, mapped unless there are none; the dtype that they represent, if another."""
+    """Return the contents of a file, mapped unless it is empty, and the dtype to view them as, if another."""
     if isinstance(given, RawMatrix):
         file = MatrixFile.open(name, given)
         if file.by_columns and file.columns > 1:
@@ -137,12 +137,12 @@ def _is_mapped(array: np.ndarray) -> bool:
 
 
 def _as_tensor(array: np.ndarray) -> Tensor:
-    """The same memory. The system reads only those pages of a mapped file that contain rows."""
+    """Return a tensor on the same memory; the system reads only the pages of a mapped file that have rows."""
     file = getattr(array, "_mmap", None)
     if file is not None:
         file.madvise(mmap.MADV_RANDOM)
     with warnings.catch_warnings():
-        # torch warns of arrays that it cannot write to; rows are copied out of this one.
+        # torch warns about arrays that it cannot write to; here, rows are only copied out of the array.
         warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
         return torch.from_numpy(array)
 
@@ -153,7 +153,7 @@ with needed("onehop.loader", "pyg"):
 
     from onehop.loaders.outputs import edge_index_of
 
-# Arguments of torch's DataLoader that say which seeds are in a batch.
+# Arguments of torch's DataLoader that determine which seeds are in a batch.
 _OPTIONS = ("batch_size", "shuffle", "sampler", "batch_sampler", "drop_last", "generator")
 
 
@@ -168,34 +168,35 @@ def loader(
     ahead: int = 2,
     **options: Any,
 ) -> "Loader":
-    """Makes mini-batches as PyG's ``NeighborLoader`` does, some of them ahead of the one in use.
+    """Make mini-batches as PyG's ``NeighborLoader`` does, some of them ahead of the one in use.
 
     Threads draw neighbours and gather features while the program computes; both run in C++ without Python's
-    lock. Nothing is copied between processes, and a file of features is mapped once. Batches are the same,
-    in the same order, for any number of threads, and those of PyG's ``NeighborLoader`` with this sampler
-    (without a seed: of a patched one). The edges of a batch are sorted by destination, and its graph is known
-    to patched layers.
+    global lock. Nothing is copied between processes, and a file of features is mapped once. Batches are the
+    same, in the same order, for any number of threads, and equal the batches of PyG's ``NeighborLoader`` with
+    this sampler (without a seed: of a patched ``NeighborLoader``). The edges of a batch are sorted by
+    destination, and patched layers know its graph.
 
-    Each batch has memory of its own for as long as any tensor of it, or view of one, is alive; then the
-    memory is used for later batches.
+    Each batch has its own memory while any tensor of it, or view of a tensor, is alive; then later batches
+    reuse the memory.
 
     Args:
-        neighbor_sampler: Draws the neighbours; of a graph with one type of nodes and edges.
+        neighbor_sampler: The sampler that draws the neighbours; for a graph with one type of nodes and edges.
         input_nodes: The seeds: [n], integers, or a mask [num_nodes]; None means all nodes.
-        features: By name, a row for each node, such as ``{"x": "features.npy", "y": labels}``: tensors, NumPy
-            arrays, which may be memory-mapped, paths of .npy files, :class:`onehop.RawMatrix`, or
-            :class:`onehop.distributed.RemoteRows`.
-        edge_features: The same with a row for each edge, in the order of the graph's edges.
-        input_time: [n], integers: the times of the seeds; None means those of the nodes.
-        threads: Number of threads, each with a batch and on one core. 0: a batch is made when it is
-            requested, with torch's threads.
-        ahead: Number of batches that are made before they are requested.
+        features: By name, data with a row for each node, for example ``{"x": "features.npy", "y": labels}``:
+            tensors, NumPy arrays, which may be memory-mapped, paths of .npy files, :class:`onehop.RawMatrix`,
+            or :class:`onehop.distributed.RemoteRows`.
+        edge_features: By name, data with a row for each edge, in the order of the graph's edges, in the same
+            forms.
+        input_time: [n], integers: the times of the seeds; None means the times of the nodes.
+        threads: Number of threads; each makes one batch at a time on one core. 0 means that a batch is made
+            when it is requested, with torch's threads.
+        ahead: Number of batches that are prepared before they are requested.
         options: ``batch_size``, ``shuffle``, ``sampler``, ``batch_sampler``, ``drop_last`` and ``generator``
             as for :class:`torch.utils.data.DataLoader`.
 
     Raises:
         ArgumentError: An argument is not as described.
-        IndexRangeError: A seed is no node.
+        IndexRangeError: A seed is not a node.
 
     Examples:
         >>> import onehop, torch
@@ -230,21 +231,21 @@ def loader(
 
 
 class _Contents(NamedTuple):
-    """Contents of batches besides their edges, by name."""
+    """Contents of batches other than their edges, by name."""
 
     features: Mapping[str, Rows]
     edge_features: Mapping[str, Rows]
 
 
 class _Pace(NamedTuple):
-    """Numbers of the threads that make batches, and of batches made ahead."""
+    """Number of threads that make batches, and number of batches that are prepared ahead."""
 
     threads: int
     ahead: int
 
 
 class Loader:
-    """Iterates over mini-batches; see :func:`loader`, which makes it."""
+    """Iterates over mini-batches; create it with :func:`loader`."""
 
     def __init__(
         self,
@@ -257,7 +258,7 @@ class Loader:
         self.sampler = sampler
         self._inputs, self._contents, self._pace = inputs, contents, pace
         self._generator = options.get("generator")
-        # None where there are no seeds: torch refuses to shuffle nothing.
+        # There is no DataLoader without seeds, because torch refuses to shuffle an empty data set.
         numbers: Any = range(inputs.node.numel())
         self._order: Any = DataLoader(numbers, **options).batch_sampler if len(numbers) else ()
 
@@ -265,18 +266,19 @@ class Loader:
         return len(self._order)
 
     def __iter__(self) -> Iterator[Data]:
-        """Begins an epoch."""
-        # As torch's DataLoader does, so that the order of the seeds is drawn after it likewise.
+        """Start an epoch."""
+        # torch's DataLoader also draws this number first, so the order of the seeds is drawn from the same
+        # state.
         base = torch.empty((), dtype=torch.int64, device="cpu")
         base.random_(generator=self._generator)
         chosen = zip(repeat(int(base)), count(), self._order)
         return starmap(self._made, chosen) if self._pace.threads == 0 else self._ahead_of(chosen)
 
     def _ahead_of(self, chosen: Iterator[tuple[int, int, list[int]]]) -> Iterator[Data]:
-        """Yields the batches; threads make the next ones meanwhile.
+        """Yield the batches while threads prepare the next ones.
 
-        When a program leaves its loop, every process of a job has begun equally many batches. After an error,
-        no further batch is made: with a rank lost, the messages of two batches would meet.
+        When a program leaves its loop, every process of a job has started equally many batches. After an
+        error, no further batch is made: if a rank is lost, messages of two batches would mix.
         """
         errors: list[BaseException] = []
 
@@ -298,12 +300,12 @@ class Loader:
                 for which in islice(chosen, 1):
                     waiting.append(pool.submit(made, which))
                 yield batch
-                del batch  # or its memory would not be free while the next one is waited for
+                del batch  # otherwise its memory would not be free while the program waits for the next batch
 
     def _made(self, base: int, number: int, indices: list[int]) -> Data:
-        """A batch of an epoch, which has its seed, with the attributes that PyG's loader gives it."""
+        """Make a batch of the epoch with seed ``base``, with the attributes that PyG's loader sets."""
         inputs = self._inputs[torch.tensor(indices, dtype=torch.int64, device="cpu")]
-        # As a loader of PyG numbers it: in the first epoch of its iterator.
+        # Numbered as in a PyG loader, in the first epoch of its iterator.
         with drawing_at(base, 0, number):
             out: Any = self.sampler.sample_from_nodes(inputs)
         edge_index = edge_index_of(out.row, out.col)
@@ -331,7 +333,7 @@ def _named(argument: str, given: Mapping[str, Any] | None, expected: int, what: 
 
 
 def _inputs(sampler: NeighborSampler, nodes: Tensor | None, time: Tensor | None) -> NodeSamplerInput:
-    """The seeds, which a mask numbers by node and a list by its places, as PyG's loaders do."""
+    """Return the seeds; as in PyG's loaders, a mask numbers them by node, and a list by position."""
     count = int(sampler.num_nodes)  # type: ignore[arg-type]
     if nodes is None:
         return NodeSamplerInput(input_id=None, node=torch.arange(count, device="cpu"), time=time)

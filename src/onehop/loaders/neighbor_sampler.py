@@ -21,12 +21,12 @@ from onehop.loaders.seeds import draw_for, times_of
 
 @dataclass(frozen=True, slots=True)
 class Arrays:
-    """Edges in compressed sparse rows of destinations.
+    """Edges in compressed sparse rows, one row per destination.
 
     Attributes:
         rowptr: [num_dst + 1], int64.
         col: [E], int32: the source of each edge.
-        perm: [E], int32 or int64: the caller's number of each edge; None if the orders agree.
+        perm: [E], int32 or int64: the caller's number of each edge; None if both orders are the same.
     """
 
     rowptr: Tensor
@@ -34,15 +34,15 @@ class Arrays:
     perm: Tensor | None
 
     def in_rows(self, values: Tensor) -> Tensor:
-        """[E], one value an edge in the caller's order, in the order of the rows."""
+        """Return [E]: one value per edge, given in the caller's order, in the order of the rows."""
         return values if self.perm is None else values[self.perm.long()]
 
     def numbers(self, edges: Tensor) -> Tensor:
-        """[n], int64: the caller's numbers of edges that are given by their places in the rows."""
+        """Return [n], int64: the caller's numbers of edges that are given by their positions in the rows."""
         return edges if self.perm is None else self.perm[edges].long()
 
     def by_time(self, time: Tensor) -> "Arrays":
-        """The same rows, each with its edges in the order of their times, [E], given row by row."""
+        """Return the rows with each row's edges sorted by their times, [E], which are given row by row."""
         counts = self.rowptr.diff().numpy()
         row = np.repeat(np.arange(len(counts)), counts)
         order = torch.from_numpy(np.lexsort((time.numpy(), row)))
@@ -50,7 +50,7 @@ class Arrays:
 
 
 def arrays_of(name: str, graph: Graph | StoredGraph) -> Arrays:
-    """The arrays of a graph; those of a stored one are mapped and stay on disk.
+    """Return the arrays of a graph; arrays of a stored graph are mapped and stay on disk.
 
     Raises an ArgumentError if it is not a graph.
     """
@@ -65,8 +65,8 @@ def arrays_of(name: str, graph: Graph | StoredGraph) -> Arrays:
 
 
 def _mapped(file: Path) -> Tensor:
-    """A private map: torch warns of arrays that it cannot write to, although no code writes here."""
-    # An empty array cannot be mapped: what is more than the header is content.
+    """Return a private map, because torch warns about arrays that it cannot write to; no code writes here."""
+    # An empty array cannot be mapped; a file no larger than the header is empty.
     empty = file.stat().st_size <= 128
     return torch.from_numpy(np.load(file, mmap_mode=None if empty else "c", allow_pickle=False))
 
@@ -84,7 +84,7 @@ with needed("onehop.NeighborSampler", "pyg"):
 
     from onehop.loaders.outputs import EdgeType, heterogeneous, homogeneous, wants_graphs
 
-# Of a graph with one type of nodes and edges.
+# Names of the types in a graph with one type of nodes and edges.
 _NODE, _EDGE = "", ("", "", "")
 _SUBGRAPHS, _STRATEGIES = ("directional", "bidirectional", "induced"), ("uniform", "last")
 _METHODS = ("uniform", "labor")
@@ -93,33 +93,37 @@ _METHODS = ("uniform", "labor")
 class NeighborSampler(BaseSampler):  # type: ignore[misc]
     """Draws the neighbours of seeds, hop by hop, for PyG's ``NeighborLoader`` and ``LinkNeighborLoader``.
 
-    Give it to them as ``neighbor_sampler=``. Neither pyg-lib nor torch-sparse is needed. The edges of a batch
-    are sorted by destination, and, where the batch is used in the process that drew it, its graph is known
-    to patched layers.
+    Pass it to them as ``neighbor_sampler=``. Neither pyg-lib nor torch-sparse is needed. The edges of a batch
+    are sorted by destination. If the batch is used in the process that drew it, patched layers know its
+    graph.
 
     Args:
-        graph: The graph, in memory or stored; or one for each type of edges, by (source, relation,
+        graph: The graph, in memory or stored; or a dictionary of graphs by edge type, (source, relation,
             destination).
-        num_neighbors: For each hop, how many neighbours of a node are drawn; -1 means all. Or such a list for
-            each type of edges.
-        method: "uniform": nodes draw their neighbours independently of each other; "labor": the nodes of a
-            hop draw the same neighbours where they can, so that a batch has fewer nodes. For each node any
-            ``num_neighbors`` of its neighbours are as likely as with "uniform", so means over them have the
-            same expectation and variance. Not with ``replace``, ``disjoint``, times and weights. Source: M.
-            Balin and U. Catalyurek, "Layer-neighbor sampling", NeurIPS 2023 (LABOR-0, with as many neighbours
-            as asked for by sequential Poisson sampling).
-        replace: Whether a neighbour can be drawn again.
-        subgraph_type: "directional": the edges that were drawn; "bidirectional": these in both directions;
+        num_neighbors: For each hop, how many neighbours of a node are drawn; -1 means all. Or a dictionary of
+            these lists by edge type.
+        method: "uniform": nodes draw their neighbours independently of each other. "labor": the nodes of a
+            hop draw the same neighbours if possible, so that a batch has fewer nodes. For each node, any
+            ``num_neighbors`` of its neighbours have the same probability as with "uniform", so means over
+            them have the same expectation and variance. Not with ``replace``, ``disjoint``, times or weights.
+            Source: M. Balin and U. Catalyurek, "Layer-neighbor sampling", NeurIPS 2023 (LABOR-0, where
+            sequential Poisson sampling gives exactly the requested number of neighbours).
+        replace: Whether a neighbour can be drawn more than once.
+        subgraph_type: "directional": the drawn edges; "bidirectional": the drawn edges in both directions;
             "induced": all edges between the nodes of the batch.
-        disjoint: Whether every seed has nodes of its own, and batches say whose; with times it always has.
-        temporal_strategy: "uniform" draws among the neighbours that are not later than the seed, "last" takes
+        disjoint: Whether every seed has its own nodes, and batches say to which seed a node belongs; always
+            true with times.
+        temporal_strategy: "uniform" draws among the neighbours that are not later than the seed; "last" takes
             the latest of them.
-        node_time: [num_nodes], integers; or for types of nodes. None without.
-        edge_time: [E], integers, in the order of the graph's edges; or for types of edges. None without.
-        weight: [E], likewise: neighbours are drawn as often as the weights of their edges say.
-        seed: Whatever the batch's neighbours shall depend on, besides its seeds: the same batch has the same
-            neighbours in every epoch, process and number of threads. None: on torch's generator; in patched
-            loaders, on the seed that it gave the epoch, and on the batch's number.
+        node_time: [num_nodes], integers; or a dictionary by node type. None means no times.
+        edge_time: [E], integers, in the order of the graph's edges; or a dictionary by edge type. None means
+            no times.
+        weight: [E], or a dictionary by edge type: neighbours are drawn in proportion to the weights of their
+            edges. None means equal weights.
+        seed: A number on which the batch's neighbours depend, together with its seed nodes: the same batch
+            then has the same neighbours in every epoch and process, with any number of threads. None means
+            that they depend on torch's generator; in patched loaders, on the seed that the generator gave the
+            epoch, and on the batch's number.
 
     Raises:
         ArgumentError: An argument is not as described, or arguments contradict each other.
@@ -236,36 +240,37 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
     def sample_from_nodes(
         self, inputs: NodeSamplerInput, **kwargs: Any
     ) -> SamplerOutput | HeteroSamplerOutput:
-        """Draws the batch of some nodes.
+        """Draw the batch around some seed nodes.
 
         Args:
-            inputs: The seeds, with their times where there are any.
-            kwargs: None is known; PyG's interface has them.
+            inputs: The seeds, with their times if there are any.
+            kwargs: Ignored; PyG's interface has them.
 
         Returns:
-            PyG's description of a batch; its numbers of edges are in the order of the graph's edges.
+            PyG's description of a batch; edge numbers refer to the order of the graph's edges.
 
         Raises:
             ArgumentError: The seeds are not as expected.
-            IndexRangeError: A seed is no node.
+            IndexRangeError: A seed is not a node.
         """
         return self._finished(node_sample(inputs, self._sample))
 
     def sample_from_edges(
         self, inputs: EdgeSamplerInput, neg_sampling: NegativeSampling | None = None
     ) -> SamplerOutput | HeteroSamplerOutput:
-        """Draws the batch of some edges, which need not be in the graph.
+        """Draw the batch around some seed edges, which need not be in the graph.
 
         Args:
-            inputs: The ends of the edges, with their labels and times where there are any.
-            neg_sampling: How pairs that are no edges are drawn with them; None: none.
+            inputs: The ends of the edges, with their labels and times if there are any.
+            neg_sampling: How negative edges (pairs without an edge) are drawn in addition; None means no
+                negative edges.
 
         Returns:
-            As :meth:`sample_from_nodes`.
+            The same description as :meth:`sample_from_nodes` returns.
 
         Raises:
             ArgumentError: The seeds are not as expected.
-            IndexRangeError: A seed is no node.
+            IndexRangeError: A seed is not a node.
         """
         node_time: Any = self._node_time or None
         if node_time is not None and not self.is_hetero:
@@ -275,17 +280,17 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         return self._finished(out)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles what it was made from: a stored graph stays on disk, and is opened again."""
+        """Pickle the constructor's arguments; a stored graph stays on disk and is opened again."""
         return (_made_again, (self._made_from | {"seed": self.seed},))
 
     @property
     def edge_permutation(self) -> None:
-        """None: the numbers of edges are those of the graph's edges already."""
+        """None, because edge numbers already refer to the graph's edges."""
         return None
 
     @property
     def num_edges(self) -> int:
-        """The number of edges, of all types."""
+        """The number of edges of all types."""
         return sum(each.col.numel() for each in self._arrays)
 
     def _sample(self, seed: Any, seed_time: Any = None) -> SamplerOutput | HeteroSamplerOutput:
@@ -343,7 +348,7 @@ def _check_together(subgraph_type: str, *, weighted: bool, by_node: bool, tempor
 
 
 def _sizes(graphs: Mapping[EdgeType, Graph | StoredGraph]) -> dict[str, int]:
-    """The number of nodes of each type."""
+    """Return the number of nodes of each type."""
     sizes: dict[str, int] = {}
     for kind, graph in graphs.items():
         if not (isinstance(kind, tuple) and len(kind) == 3):
@@ -362,7 +367,7 @@ def _sizes(graphs: Mapping[EdgeType, Graph | StoredGraph]) -> dict[str, int]:
 
 
 def _by_type(name: str, given: Any, is_hetero: bool, known: Sequence[Any]) -> dict[Any, Tensor]:
-    """Tensors by type, of those that are given."""
+    """Return the given tensors by type; empty if none is given."""
     if given is None:
         return {}
     if is_hetero is not isinstance(given, Mapping):

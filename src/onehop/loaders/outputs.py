@@ -1,4 +1,4 @@
-"""Batches as PyG's loaders expect them."""
+"""Batches in the form that PyG's loaders expect."""
 
 from collections.abc import Sequence
 
@@ -13,8 +13,8 @@ from onehop.loaders.engine import Batch
 
 
 def note_graph(edge_index: Tensor, graph: Graph) -> None:
-    """Notes the graph of ``edge_index``, [2, E], which nobody else has had, so that layers find it."""
-    # The key under which integrations/pyg/edges/kept.py looks, in the hot path.
+    """Record the graph of ``edge_index``, [2, E], a tensor not used elsewhere yet, so that layers find it."""
+    # integrations/pyg/edges/kept.py looks the graph up by this key, in the hot path.
     CACHE.store(Noted(edge_index), ("graph", graph.num_src, graph.num_dst, True), graph)
 
 
@@ -22,12 +22,12 @@ EdgeType = tuple[str, str, str]
 
 
 def wants_graphs() -> bool:
-    """Return whether batches are used in this process, and not sent to another one, without their graphs."""
+    """Return whether batches need graphs: only if they are used in this process and not sent to another."""
     return get_worker_info() is None
 
 
 def edge_index_of(row: Tensor, col: Tensor) -> Tensor | None:
-    """The tensor [2, E] whose rows these are, and whose graph is known; None if there is none."""
+    """Return the tensor [2, E] whose rows these are and whose graph is known; None if there is none."""
     base = row._base
     if base is None or col._base is not base or base.dim() != 2 or base.size(0) != 2:
         return None
@@ -39,7 +39,7 @@ def edge_index_of(row: Tensor, col: Tensor) -> Tensor | None:
 
 
 def homogeneous(batch: Batch) -> SamplerOutput:
-    """A batch of one type of nodes and edges."""
+    """Return a batch of one type of nodes and edges in PyG's form."""
     _note_graphs(batch)
     (edge_index,) = batch.edge_index
     per_hop = _per_hop(batch)
@@ -57,7 +57,7 @@ def homogeneous(batch: Batch) -> SamplerOutput:
 def heterogeneous(
     batch: Batch, node_types: Sequence[str], edge_types: Sequence[EdgeType]
 ) -> HeteroSamplerOutput:
-    """A batch of several types, in the order of the engine's."""
+    """Return a batch of several types in PyG's form; types are in the engine's order."""
     _note_graphs(batch)
     per_hop = _per_hop(batch)
     return HeteroSamplerOutput(
@@ -72,7 +72,7 @@ def heterogeneous(
 
 
 def _per_hop(batch: Batch) -> tuple[list[list[int]], list[list[int]]] | None:
-    """Nodes and edges a hop; None of an induced subgraph, whose edges belong to no hop."""
+    """Return nodes and edges per hop; None for an induced subgraph, whose edges belong to no hop."""
     return None if batch.edges_per_hop is None else (batch.nodes_per_hop, batch.edges_per_hop)
 
 

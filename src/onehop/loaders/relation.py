@@ -1,4 +1,4 @@
-"""The edges that neighbours are drawn from, checked and ready for native code."""
+"""The edges from which neighbours are drawn, checked and ready for native code."""
 
 import math
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ class Relation:
     """Edges from nodes of one type to nodes of another, in compressed sparse rows of destinations.
 
     Attributes:
-        name: What messages call it.
+        name: The relation's name in error messages.
         rowptr: [num_dst + 1], int64.
         col: [E], int32 or int64: the source of each edge.
         src: Number of the sources' type.
         dst: Number of the destinations' type.
         fan_out: For each hop, how many edges of a row are drawn; -1 means all.
-        weight: [E], float64; None: every edge is as likely.
-        edge_time: [E], int64, ascending in each row; None without.
-        src_time: [num_src], int64, ascending along each row; None without.
+        weight: [E], float64; None means that every edge is equally likely.
+        edge_time: [E], int64, ascending in each row; None means no times.
+        src_time: [num_src], int64; the times of a row's sources must ascend. None means no times.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Relation:
 
 
 def checked_fan_out(name: str, fan_out: object) -> tuple[int, ...]:
-    """The numbers of neighbours of the hops; raises an ArgumentError unless they are integers from -1 on."""
+    """Return the numbers of neighbours per hop; raise an ArgumentError unless all are integers >= -1."""
     try:
         return tuple(integer(name, count, -1) for count in fan_out)  # type: ignore[attr-defined]
     except (TypeError, ArgumentError) as error:
@@ -55,7 +55,7 @@ def checked_fan_out(name: str, fan_out: object) -> tuple[int, ...]:
 
 
 def checked_weight(name: str, weight: Tensor, edges: int) -> Tensor:
-    """[E], float64: the weights of edges; raises an ArgumentError unless they are finite and not negative."""
+    """Return [E], float64: the weights of edges; raise an ArgumentError for negative or infinite weights."""
     if weight.dim() != 1 or weight.numel() != edges or weight.is_complex():
         raise ArgumentError(f"{name}: expected [{edges}] numbers, one an edge, got {_describe(weight)}.")
     weight = weight.detach().to(device="cpu", dtype=torch.float64).contiguous()
@@ -68,7 +68,7 @@ def checked_weight(name: str, weight: Tensor, edges: int) -> Tensor:
 
 
 def checked_time(name: str, time: Tensor, count: int, what: str) -> Tensor:
-    """[count], int64: times of nodes or edges; raises an ArgumentError unless there is one integer each."""
+    """Return [count], int64: times of nodes or edges; raise an ArgumentError unless there is one each."""
     if time.dim() != 1 or time.numel() != count or time.dtype.is_floating_point or time.is_complex():
         raise ArgumentError(
             f"{name}: expected [{count}] integers, one {what}, got {_describe(time)}; scale fractions of "
@@ -80,9 +80,9 @@ def checked_time(name: str, time: Tensor, count: int, what: str) -> Tensor:
 def native_relation(
     relation: Relation, num_src: int, running: Tensor | None
 ) -> native.extension.SampledRelation:
-    """The relation for native code, which reads the tensors as long as they live.
+    """Return the relation for native code, which reads the tensors; they must stay alive.
 
-    Raises an ArgumentError if a tensor has another dtype, or fewer entries, than native code will read.
+    Raises an ArgumentError if a tensor has another dtype, or fewer entries, than native code expects.
     """
     _check(relation, num_src)
     found = native.extension.SampledRelation()
@@ -103,19 +103,19 @@ def native_relation(
 
 
 def running_sums(relation: Relation) -> Tensor | None:
-    """[E], float64: sums of the weights from the first edge of each row on; None without weights."""
+    """Return [E], float64: cumulative weights in each row, from its first edge; None without weights."""
     if relation.weight is None:
         return None
     return sums_along_rows(relation.rowptr, relation.weight, relation.name)
 
 
 def sums_along_rows(rowptr: Tensor, weight: Tensor, name: str) -> Tensor:
-    """[E], float64: sums of weights, [E] of float64, from the first edge of each row on; rowptr is int64.
+    """Return [E], float64: cumulative weights in each row, from [E] of float64; ``rowptr`` is int64.
 
     Raises an ArgumentError that begins with ``name`` if the rows are damaged.
     """
     edges = weight.numel()
-    rowptr = rowptr.clone()  # what is checked here is what native code reads
+    rowptr = rowptr.clone()  # native code reads the copy that is checked here
     if int(rowptr[0]) != 0 or int(rowptr[-1]) != edges or bool((rowptr.diff() < 0).any()):
         raise ArgumentError(f"{name}: expected rows that ascend from 0 to {edges}; make it again.")
     running = torch.empty(edges, dtype=torch.float64, device="cpu")

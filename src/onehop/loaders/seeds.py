@@ -12,13 +12,13 @@ Seeds = Mapping[Any, Tensor]
 
 
 def times_of(seeds: Seeds, given: Seeds | None, node_time: Seeds) -> dict[Any, Tensor]:
-    """For each type, the times that no neighbour of a seed, [n], may exceed.
+    """Return, for each type, the times that no neighbour of a seed, [n], may exceed.
 
-    They are those given, [n], or with None those of the nodes themselves, [num_nodes].
+    These are the given times, [n], or, with None, the times of the nodes themselves, [num_nodes].
 
     Raises:
         ArgumentError: No times are given, and the nodes have none.
-        IndexRangeError: A seed is no node.
+        IndexRangeError: A seed is not a node.
     """
     if given is not None:
         return {kind: given[kind] for kind in seeds}
@@ -48,15 +48,15 @@ def draw_for(
     key: Callable[[Sequence[Tensor]], int],
     graphs: bool,
 ) -> Batch:
-    """Draws the batch of some seeds: for each type that has some, [n], integers, and their times or None.
+    """Draw the batch of some seeds: for each type with seeds, [n], integers, and their times or None.
 
     Trees are numbered in the order in which the types of seeds are given, as PyG's ``edge_sample`` expects.
-    Types are all those of the engine, in order; ``key`` makes the batch's key of the seeds and times, as
-    :func:`onehop.loaders.keys.batch_key` does.
+    ``types`` has all types of the engine, in order. ``key`` derives the batch's key from the seeds and times,
+    as :func:`onehop.loaders.keys.batch_key` does.
 
     Raises:
         ArgumentError: The seeds or their times are not as expected.
-        IndexRangeError: A seed is no node.
+        IndexRangeError: A seed is not a node.
     """
     unknown = sorted(str(kind) for kind in seeds if kind not in types)
     if unknown:

@@ -1,4 +1,4 @@
-"""Random walks: of first order, and of second order with any return and in-out parameter."""
+"""Random walks of first order, and of second order with any return and in-out parameter."""
 
 import math
 
@@ -10,7 +10,8 @@ from onehop.graph.identity import remembered
 from onehop.loaders.relation import sums_along_rows
 from onehop.native import CPU, address, extension, threads
 
-# Proposals of a step, before all neighbours are looked at: where a weight is tiny, hardly any is accepted.
+# Number of proposals per step before all neighbours are considered; with a tiny weight, few proposals are
+# accepted.
 _PROPOSALS = 32
 _DAMAGED = "rowptr, col: expected bounds that ascend from 0 to {edges}, and nodes in [0, {nodes})."
 
@@ -24,29 +25,32 @@ def random_walk(
     q: float = 1.0,
     weight: Tensor | None = None,
 ) -> Tensor:
-    """Walks along edges drawn at random; a walk that is at a node without edges stays there.
+    """Walk along edges drawn at random; a walk that reaches a node without edges stays there.
 
     Args:
         rowptr: [N + 1], int64 or int32: the bounds of each node's neighbours.
         col: [E], of the same dtype: the neighbours.
         start: [W], integers: the first nodes.
-        length: How many steps follow.
-        p: The return parameter: the way back to the node before has weight 1 / p.
-        q: The in-out parameter: a way to a node that is no neighbour of the node before has weight 1 / q.
-        weight: [E], at least 0: a step takes an edge as often as its weight says, times that of p and q. A
-            walk stays at a node whose edges all have weight 0. None means that all edges are alike.
+        length: Number of steps after the first node.
+        p: The return parameter: the way back to the previous node has weight 1 / p.
+        q: The in-out parameter: a way to a node that is not a neighbour of the previous node has weight 1 /
+            q.
+        weight: [E], at least 0: a step takes an edge in proportion to its weight, multiplied by the weight
+            from p or q. A walk stays at a node whose edges all have weight 0. None means that all edges have
+            equal weight.
 
     Returns:
-        [W, length + 1], of the dtype of ``rowptr``. The seed is drawn by torch's generator; the number of
-        threads changes nothing.
+        [W, length + 1], of the dtype of ``rowptr``. torch's generator draws the seed; the result does not
+        depend on the number of threads.
 
     Raises:
         ArgumentError: ``length`` is negative, p or q is not positive and finite, a dtype or a shape does not
             fit, or a weight is negative or not finite.
-        IndexRangeError: A walk begins at no node, a neighbour is no node, or ``rowptr`` does not ascend.
+        IndexRangeError: A start or a neighbour is not a node, or ``rowptr`` does not ascend.
 
     Source: Grover and Leskovec, node2vec (arXiv 1607.00653), section 3.2. Steps of second order are drawn
-    without tables: one of first order is proposed until one is accepted (Yang et al., KnightKing, SOSP 2019).
+    without tables: steps of first order are proposed until one is accepted (Yang et al., KnightKing, SOSP
+    2019).
     """
     if length < 0:
         raise ArgumentError(f"length: expected at least 0, got {length}.")
@@ -57,7 +61,7 @@ def random_walk(
             f"rowptr, col: expected int64 or int32 for both, got {rowptr.dtype}, {col.dtype}."
         )
     nodes = rowptr.numel() - 1
-    start = start.to(torch.int64, copy=True)  # what is checked here is what native code reads
+    start = start.to(torch.int64, copy=True)  # native code reads the copy that is checked here
     wrong = ((start < 0) | (start >= nodes)).nonzero()
     if wrong.numel():
         entry = int(wrong[0])
@@ -83,7 +87,7 @@ def random_walk(
 
 
 def _sorted(rowptr: Tensor, col: Tensor) -> Tensor | None:
-    """The neighbours of each node in ascending order, kept while the edges do not change; None: ``col``."""
+    """Return each node's neighbours in ascending order, cached until edges change; None means ``col``."""
 
     def columns() -> tuple[Tensor | None]:
         edges, counts = col.numel(), rowptr.diff()
@@ -103,7 +107,7 @@ def _sorted(rowptr: Tensor, col: Tensor) -> Tensor | None:
 
 
 def _running(rowptr: Tensor, weight: Tensor, edges: int) -> Tensor:
-    """[E], float64: sums of weights along each row, kept while the weights do not change."""
+    """Return [E], float64: cumulative weights along each row, cached while the weights do not change."""
     if weight.shape != (edges,):
         raise ArgumentError(f"weight: expected shape [{edges}], got {list(weight.shape)}.")
 

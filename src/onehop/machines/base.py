@@ -25,7 +25,7 @@ class Machine(Protocol):
         ...
 
     def refuse(self, dtype: torch.dtype) -> str | None:
-        """Return why it cannot aggregate features of this dtype, or None if it can."""
+        """Return why the machine cannot aggregate features of this dtype, or None if it can."""
         ...
 
     def aggregate(
@@ -69,9 +69,9 @@ class AttentionSize:
         width: V, columns of a head's value.
         key_width: D, columns of a head's key; for gat 1.
         dtype: Dtype of the features.
-        edge_scores: Whether edges have scores of their own, a number an edge and head (gat).
-        edge_vectors: Whether edges have features of their own, D columns an edge and head (gatv2, dot).
-        masked: Whether softmaxed weights are multiplied by a number an edge and head.
+        edge_scores: Whether edges have their own scores: one number per edge and head (gat).
+        edge_vectors: Whether edges have their own features: D columns per edge and head (gatv2, dot).
+        masked: Whether softmaxed weights are multiplied by one number per edge and head.
     """
 
     rule: str
@@ -85,12 +85,12 @@ class AttentionSize:
 
     @property
     def columns(self) -> int:
-        """Columns of the values of all heads."""
+        """Number of columns of all heads' values together."""
         return self.heads * self.width
 
     @classmethod
     def of(cls, call: Attention) -> "AttentionSize":
-        """The size of a call."""
+        """Return the size of a call."""
         return cls(
             rule=call.rule,
             heads=call.heads,
@@ -105,30 +105,30 @@ class AttentionSize:
 
 @runtime_checkable
 class OperatorMachine(Machine, Protocol):
-    """A machine that has max, min and attention beside sums and means."""
+    """A machine that has max, min and attention in addition to sums and means."""
 
     def refuse_extremum(self, dtype: torch.dtype) -> str | None:
-        """Return why it has no max and min of such features, or None if it has; a sentence's end."""
+        """Return why max and min of this dtype are not supported, or None; the text completes a sentence."""
         ...
 
     def refuse_attention(self, graph: Graph, size: AttentionSize) -> str | None:
-        """Return why it does not run such an attention over a graph, or None if it does; a sentence's end."""
+        """Return why this attention cannot run over the graph, or None; the text completes a sentence."""
         ...
 
     def extremum(self, graph: Graph, call: Extremum, plan: Any = None) -> tuple[Tensor, Report]:
-        """Max or min over each row's edges, [num_dst, F], and the report; ties are not counted.
+        """Return the max or min over each row's edges, [num_dst, F], and the report; ties are not counted.
 
         ``call`` has CPU tensors; ``plan`` is of the machine's own kind, None means its default.
 
         Raises:
-            ArgumentError: It is refused, or the plan does not fit.
+            ArgumentError: The machine refuses the call, or the plan does not fit.
         """
         ...
 
     def attention(
         self, graph: Graph, call: Attention, plan: Any = None
     ) -> tuple[tuple[Tensor, Tensor], Report]:
-        """Attention over each row's edges.
+        """Compute attention over each row's edges.
 
         Args:
             graph: The graph.
@@ -139,6 +139,6 @@ class OperatorMachine(Machine, Protocol):
             [num_dst, H, V] and [num_dst, 2, H], the first two results of the call; and the report.
 
         Raises:
-            ArgumentError: It is refused, or the plan does not fit.
+            ArgumentError: The machine refuses the call, or the plan does not fit.
         """
         ...

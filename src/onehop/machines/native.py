@@ -1,4 +1,4 @@
-"""The machines' extension module, ready to use: its loops run on the OpenMP runtime that torch loaded."""
+"""The native extension module of the machines; its loops run on the OpenMP runtime that torch loaded."""
 
 from onehop import _machines as extension
 from onehop.native import TORCH_CPU_LIBRARY

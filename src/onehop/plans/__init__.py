@@ -1,4 +1,4 @@
-"""Every choice made before a run, as frozen data that goes to and from JSON."""
+"""Plans: every choice made before a run, as frozen data that can be written to and read from JSON."""
 
 from onehop.plans.cpu import CpuPlan
 from onehop.plans.ndp import NdpPlan

@@ -1,11 +1,11 @@
-"""The case of a tuned plan: the key by which it is found again.
+"""The case of a tuned plan: the key by which the plan is looked up.
 
-On a CPU a case holds exactly the measured conditions: statistics of the graph (:func:`graph_key`), the
-operation, direction, width, dtype, number of threads and instruction set. On a GPU statistics are reduced to
-classes (:func:`shape_class`), since GPU performance depends on sizes and degrees and little on their last
-digit. Not included are the graph's edges themselves (the same graph loaded by another program has the same
-statistics) and the values of features and weights, which no kernel's time depends on. The machine is part of
-the file (:mod:`onehop.plans.store`).
+On a CPU, a case has exactly the measured conditions: statistics of the graph (:func:`graph_key`), operation,
+direction, width, dtype, number of threads and instruction set. On a GPU, statistics are reduced to classes
+(:func:`shape_class`), because GPU performance depends on the magnitude of sizes and degrees and little on
+their last digit. A case includes neither the graph's edges (the same graph loaded by another program has the
+same statistics) nor the values of features and weights, on which no kernel's time depends. The file belongs
+to one machine (:mod:`onehop.plans.store`).
 """
 
 import dataclasses
@@ -23,14 +23,14 @@ from onehop.graph import Graph
 NEAR_WIDTH = 1.25
 
 OPERATIONS = ("sum", "extremum", "extremum_grad", "sddmm", "edge_softmax", "attention")
-# On GPUs each rule of attention has its own kernels, and its gradient its own plans.
+# On GPUs, each rule of attention has its own kernels, and its gradient has its own plans.
 GPU_OPERATIONS = (*OPERATIONS, "attention_grad", "gat", "gat_grad", "gatv2", "gatv2_grad")
 
-# Quantiles of the rows' degrees: median, most, maximum.
+# Quantiles of the rows' degrees: median, nine tenths, maximum.
 _SHARES = (0.5, 0.9, 1.0)
 
 Sizes = tuple[int, int, int]
-"""(num_src, num_dst, num_edges), exact or in classes: most graphs are rejected by these."""
+"""(num_src, num_dst, num_edges), exact or in classes. Most graphs are rejected by these alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class _Case:
 
     Attributes:
         graph: Statistics of the graph, from :func:`graph_key` or :func:`shape_class`.
-        operation: One of ``operations``; "sum" stands for mean too, "extremum" for max and min.
+        operation: One of ``operations``; "sum" is also used for mean, "extremum" for max and min.
         transposed: Whether every edge is reversed, as in backward passes of sums and extrema.
-        width: Columns, of all heads together.
+        width: Number of columns of all heads together.
     """
 
     operations: ClassVar[tuple[str, ...]] = OPERATIONS
@@ -52,7 +52,7 @@ class _Case:
     width: int
 
     def __post_init__(self) -> None:
-        """Checks the fields, which a file may have wrong."""
+        """Check the fields, which may be wrong in a file."""
         check_choice("operation", self.operation, self.operations)
         for field in dataclasses.fields(self):
             kind: Any = field.type
@@ -63,12 +63,12 @@ class _Case:
 
     @property
     def sizes(self) -> Sizes:
-        """Sizes of the graph, in classes if its statistics are."""
+        """Sizes of the graph, in classes if the statistics are in classes."""
         return sizes_of(self.graph)
 
     @property
     def backward(self) -> bool:
-        """Return whether it belongs to a backward pass."""
+        """Return whether the case belongs to a backward pass."""
         return self.transposed
 
 
@@ -77,8 +77,8 @@ class PlanCase(_Case):
     """The case of a plan for the CPU.
 
     Attributes:
-        dtype: Dtype of the features, such as "float32".
-        threads: torch's number.
+        dtype: Dtype of the features, for example "float32".
+        threads: torch's number of threads.
         isa: Instruction set of the kernels.
     """
 
@@ -93,7 +93,7 @@ class GpuCase(_Case):
 
     Attributes:
         heads: Number of heads that share the columns.
-        dtype: Dtype of the features, such as "float32".
+        dtype: Dtype of the features, for example "float32".
         device: The GPU's name.
     """
 
@@ -105,12 +105,12 @@ class GpuCase(_Case):
 
     @property
     def backward(self) -> bool:
-        """Return whether it belongs to a backward pass."""
+        """Return whether the case belongs to a backward pass."""
         return self.transposed or self.operation.endswith("_grad")
 
 
 def distance(case: PlanCase | GpuCase, wanted: PlanCase | GpuCase) -> float | None:
-    """Ratio of a plan's width to the requested one; None if the cases differ in anything else."""
+    """Return the ratio of a plan's width to the requested one; None if the cases differ in anything else."""
     if type(case) is not type(wanted) or dataclasses.replace(case, width=wanted.width) != wanted:
         return None
     ratio = max(case.width, wanted.width) / max(min(case.width, wanted.width), 1)
@@ -118,7 +118,7 @@ def distance(case: PlanCase | GpuCase, wanted: PlanCase | GpuCase) -> float | No
 
 
 def graph_key(graph: Graph) -> str:
-    """The statistics of a graph by which tuned plans are found again. Needs the graph's statistics."""
+    """Return the statistics of a graph as the key of tuned plans; computes the statistics if needed."""
     s = graph.statistics
     degrees = "-".join(map(str, s.degree_quantiles))
     return (
@@ -128,9 +128,10 @@ def graph_key(graph: Graph) -> str:
 
 
 def shape_class(graph: Graph) -> str:
-    """Its sizes, and its degrees at half, nine tenths and all of the rows, as the powers of two next above.
+    """Return a graph's sizes and degree quantiles (half, nine tenths, all rows), rounded up to powers of two.
 
-    The span, by which an order may gain, counts as the nearest power of two. Needs the graph's statistics.
+    The span, from which an order may gain, is rounded to the nearest power of two. The graph's statistics are
+    computed if needed.
     """
     s = graph.statistics
     num_src, num_dst, edges = size_class(graph)
@@ -141,12 +142,12 @@ def shape_class(graph: Graph) -> str:
 
 
 def size_class(graph: Graph) -> Sizes:
-    """The sizes in :func:`shape_class`, without statistics."""
+    """Return the sizes in :func:`shape_class`, without computing statistics."""
     return _class(graph.num_src), _class(graph.num_dst), _class(graph.num_edges)
 
 
 def case_of(graph: Graph, operation: str, transposed: bool, width: int, dtype: torch.dtype) -> PlanCase:
-    """The case of a CPU plan in the current state of this process."""
+    """Return the case of a CPU plan in the current state of this process."""
     isa = native.extension.selected_isa()
     return PlanCase(graph_key(graph), operation, transposed, width, _name(dtype), native.threads(), isa)
 
@@ -154,7 +155,7 @@ def case_of(graph: Graph, operation: str, transposed: bool, width: int, dtype: t
 def gpu_case_of(
     graph: Graph, operation: str, transposed: bool, width: int, heads: int, dtype: torch.dtype, device: str
 ) -> GpuCase:
-    """The case of a plan for the GPU of that name."""
+    """Return the case of a plan for the GPU of this name."""
     return GpuCase(shape_class(graph), operation, transposed, width, heads, _name(dtype), device)
 
 
@@ -167,7 +168,7 @@ def _class(number: int) -> int:
 
 
 def sizes_of(key: str) -> Sizes:
-    """(num_src, num_dst, num_edges), from what :func:`graph_key` or :func:`shape_class` wrote."""
+    """Return (num_src, num_dst, num_edges) from a key of :func:`graph_key` or :func:`shape_class`."""
     try:
         counts, edges = key.split(" degrees ")[0].split(" edges ")
         num_src, num_dst = counts.split("x")

@@ -1,10 +1,10 @@
-"""A count of what may change plans, for those who keep calls that were prepared by them."""
+"""A counter of plan changes, for code that keeps calls prepared with a plan."""
 
 count = 0
-"""Grows whenever plans are tuned, forgotten or read anew."""
+"""Grows whenever plans are tuned, forgotten or read again."""
 
 
 def note() -> None:
-    """Makes every call that is kept be prepared again."""
+    """Count a change, so that all kept calls are prepared again."""
     global count
     count += 1

@@ -1,4 +1,4 @@
-"""The choices of the CPU kernels."""
+"""The plan of the CPU kernels."""
 
 import re
 from dataclasses import dataclass
@@ -7,17 +7,17 @@ from typing import Any, Self
 from onehop.errors import ArgumentError
 from onehop.plans.plan import MOST_COUNT, Plan, check_flag, check_least, check_named
 
-# Column numbers are padded by this many entries (Csr::kPadding), so that prefetching stays in bounds.
+# Column numbers are padded by this many entries (Csr::kPadding), so prefetching stays in bounds.
 MOST_PREFETCH = 64
-# Vectors that the kernels hold at most (kMostVectors in csrc/kernels/blocks.hpp); fewer with AVX2.
+# Maximum number of vectors that the kernels hold (kMostVectors in csrc/kernels/blocks.hpp); fewer with AVX2.
 MOST_REGISTER_BLOCK = 16
 ORDERINGS = ("none", "degree", "rcm", "community", "metis")
 STORAGES = ("same", "bfloat16")
 PREFETCH_HINTS = ("L1", "L2")
-# Fields of earlier plans. Kernels no longer have the first, by default 0: with any other value a plan cannot
-# run. The second, the width of the column numbers, changed no result.
+# Fields of earlier plans. Kernels no longer have the first, whose default was 0; a plan with any other value
+# cannot run. The second, the width of the column numbers, changed no result.
 REMOVED_FIELD, _IGNORED_FIELD = "hub_cache", "index"
-# A name becomes the name of a file.
+# The name is used as a file name.
 _GENERATED = re.compile(r"[a-z0-9-]{0,200}")
 
 
@@ -25,27 +25,28 @@ _GENERATED = re.compile(r"[a-z0-9-]{0,200}")
 class CpuPlan(Plan):
     """Parameters of the CPU kernels.
 
-    All plans give the same result, up to the rounding of rows that are cut at other places; only ``storage``
-    may change it, and is chosen only if the user allows loss.
+    All plans give the same result, up to rounding in rows that are cut at other places. Only ``storage`` may
+    change the result, and it is chosen only if the user allows loss.
 
     Attributes:
-        edges_per_item: Edges in a piece of work. Rows longer than this are cut, shorter ones never.
+        edges_per_item: Number of edges in a work item. Longer rows are cut; shorter rows are never cut.
         prefetch: Number of edges by which source rows are prefetched ahead; 0 to 64.
         prefetch_hint: Target cache of prefetches: "L1", or "L2", which has room for more outstanding lines.
             For sums and means only; all other operations prefetch into L2.
-        column_tile: Columns processed in one pass over the graph; 0 means all of them.
-        register_block: Most vectors of a row's columns that are summed at a time; 0 means as many as the
-            registers hold.
-        nontemporal: Write results with non-temporal stores, which saves reading their lines first; pays if
-            the results are larger than the caches. Applies to rows of whole cache lines.
-        threads: Most threads to use; 0 means torch's number.
+        column_tile: Number of columns processed in one pass over the graph; 0 means all columns.
+        register_block: Maximum number of vectors of a row's columns that are summed at a time; 0 means as
+            many as the registers hold.
+        nontemporal: Whether to write results with non-temporal stores, which avoids reading their cache lines
+            first. It pays off if the results are larger than the caches, and applies to rows of whole cache
+            lines.
+        threads: Maximum number of threads; 0 means torch's number.
         ordering: The order in which destinations are visited: "none" (unchanged), "degree", "rcm",
-            "community" or "metis" (:mod:`onehop.graph.orders`). Rows are written to their own places, so
+            "community" or "metis" (:mod:`onehop.graph.orders`). Rows are written to their original places, so
             neither features nor results are moved. For aggregation only.
         storage: Dtype in which sources are read: "same" (unchanged), or "bfloat16", which halves the traffic
             of float32 and loses 16 bits of every number. For sums and means only.
-        generated: Name of a generated kernel for one width and dtype, which is used for these; empty means
-            the built-in kernels. For aggregation only. Made by ``onehop.tune(..., codegen=True)``.
+        generated: Name of a generated kernel that is used for its width and dtype; empty means the built-in
+            kernels. For aggregation only. Made by ``onehop.tune(..., codegen=True)``.
 
     Examples:
         >>> from onehop.plans import CpuPlan
@@ -69,13 +70,12 @@ class CpuPlan(Plan):
 
     @classmethod
     def from_dict(cls, values: Any) -> Self:
-        """The plan with these fields; those that are omitted have their defaults.
+        """Return the plan with these fields; omitted fields have their defaults.
 
-        Of an earlier plan, ``index`` and a ``hub_cache`` of 0, its default, are ignored.
+        In an earlier plan, ``index``, and ``hub_cache`` if it is 0 (its default), are ignored.
 
         Raises:
-            ArgumentError: ``values`` is not a dictionary, has a field that such plans do not have, or a value
-                that they cannot have.
+            ArgumentError: ``values`` is not a dictionary, has an unknown field, or an invalid value.
         """
         if isinstance(values, dict):
             removed = {_IGNORED_FIELD, REMOVED_FIELD if values.get(REMOVED_FIELD) == 0 else ""}
@@ -83,7 +83,7 @@ class CpuPlan(Plan):
         return super(CpuPlan, cls).from_dict(values)
 
     def __post_init__(self) -> None:
-        """Checks every field."""
+        """Check every field."""
         for name, least, most in (
             ("edges_per_item", 1, MOST_COUNT),
             ("prefetch", 0, MOST_PREFETCH),

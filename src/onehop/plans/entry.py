@@ -12,7 +12,7 @@ from onehop.plans.triton import TritonPlan
 
 P = TypeVar("P", bound=CpuPlan | TritonPlan)
 
-# Upper bounds of plausible values: seconds of a call or an order, speed-up of a plan, columns, heads and
+# Upper bounds of plausible values: seconds of a call or an order; speed-up of a plan; columns, heads and
 # threads of a case.
 _MOST_SECONDS, _MOST_RATIO, _MOST_COUNT = 1e9, 1e9, 1 << 31
 _QUARTILES = 3
@@ -20,27 +20,28 @@ _QUARTILES = 3
 
 @dataclass(frozen=True, slots=True)
 class Tuned(Generic[P]):
-    """A plan, and the measurements by which it was chosen.
+    """A plan, and the measurements that led to its choice.
 
     Attributes:
-        case: The case it was tuned for.
+        case: The case for which the plan was tuned.
         plan: The plan.
         predicted_s: Prediction of the cost model for a call; None on GPUs, which have no model.
-        measured_s: Median of the calls of the last race against the default plan; None if there was no race,
-            or too short a one: such a plan is the start of the next search, and is not used before.
-        default_s: The same for the default plan.
-        baseline_s: The same for torch's sparse CSR; None if torch has no such operation, or it was not timed,
-            as under ``patch(tune="auto")``, and on GPUs, where it is one of the plans.
-        ordering_s: Time to compute the plan's order; 0 without one.
+        measured_s: Median time of the plan's calls in the last race against the default plan. None if there
+            was no race, or too short a race; the next search then starts from this plan, and the plan is not
+            used before.
+        default_s: Median time of the default plan's calls in this race.
+        baseline_s: Median time of torch's sparse CSR. None if torch has no such operation; if it was not
+            timed, as under ``patch(tune="auto")``; and on GPUs, where it is one of the plans.
+        ordering_s: Time to compute the plan's order; 0 without an order.
         tried: Number of plans measured.
-        finished: Whether the search finished, so that tuning again would find no more.
+        finished: Whether the search finished, so that tuning again would find nothing more.
         codegen: Outcome of generating kernels, as a sentence; empty if it was not requested.
         raced: Whether generated kernels were measured.
-        quartiles: Quartiles and median of the speed-up over the default plan, over the pairs of the last
-            race: lower quartile, median, upper quartile. None for the default plan itself, or without a race.
-        pairs: Number of pairs.
-        figures: Statistics of the measured graph, if the case holds them in classes: on other graphs of the
-            class the plan is used without its order, which may not help them.
+        quartiles: Lower quartile, median and upper quartile of the speed-up over the default plan, over the
+            pairs of the last race. None for the default plan itself, or without a race.
+        pairs: Number of pairs in the last race.
+        figures: Statistics of the measured graph, if the case has them in classes. On other graphs of the
+            class, the plan is used without its order, which may not help them.
     """
 
     case: PlanCase | GpuCase
@@ -60,26 +61,26 @@ class Tuned(Generic[P]):
 
     @property
     def speedup(self) -> float | None:
-        """Speed-up over the default plan: the median of pairs, if there were any."""
+        """Speed-up over the default plan: the median over pairs if there are any."""
         if self.quartiles is not None:
             return self.quartiles[1]
         return self.default_s / self.measured_s if self.default_s and self.measured_s else None
 
     @property
     def break_even(self) -> int:
-        """Number of calls after which the order of the plan has paid for itself; 0 without one."""
+        """Number of calls after which the plan's order has paid for itself; 0 without an order."""
         if not self.ordering_s or not self.default_s or not self.measured_s:
             return 0
         saved = self.default_s - self.measured_s
         return int(self.ordering_s / saved) + 1 if saved > 0 else 1 << 30
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the entry, ready for JSON."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, values: Any) -> "Tuned[Any]":
-        """The entry that :meth:`to_dict` wrote.
+        """Return the entry that :meth:`to_dict` wrote.
 
         Raises:
             ArgumentError: A field is missing, unknown, of another type, or out of range.
@@ -101,7 +102,7 @@ class Tuned(Generic[P]):
             raise ArgumentError(f"tuned plan: a field is missing or unknown ({error}).") from error
 
     def __str__(self) -> str:
-        """The plan, its predicted and measured times, and those of the baselines."""
+        """Return the plan, its predicted and measured times, and the baselines' times as text."""
         state = "not confirmed for" if self.measured_s is None else "tuned at"
         parts = [f"{state} width {self.case.width}"]
         for what, seconds in (
@@ -122,19 +123,19 @@ class Tuned(Generic[P]):
 
 
 def _check_case(case: PlanCase | GpuCase, plan: CpuPlan | TritonPlan) -> None:
-    """Raises unless the plan can run the case."""
+    """Raise an error unless the plan can run the case."""
     for name in ("width", "threads" if isinstance(case, PlanCase) else "heads"):
         if not 0 < getattr(case, name) < _MOST_COUNT:
             raise ArgumentError(f"tuned plan: {name}: expected at least 1, got {getattr(case, name)!r}.")
 
 
 def _check_figures(values: Mapping[str, Any]) -> None:
-    """Raises unless the measurements are valid (:class:`Tuned`); omitted ones are not checked."""
+    """Raise an error unless the measurements are valid (:class:`Tuned`); omitted ones are not checked."""
     for name in ("predicted_s", "measured_s", "default_s", "baseline_s", "ordering_s"):
         if name not in values or (values[name] is None and name != "ordering_s"):
             continue
         seconds = values[name]
-        # NaN is in no range.
+        # NaN is not in any range.
         if type(seconds) not in (int, float) or not 0 <= seconds < _MOST_SECONDS:
             raise ArgumentError(f"tuned plan: {name}: expected seconds, 0 or more, got {seconds!r}.")
     quartiles = values.get("quartiles")

@@ -1,4 +1,4 @@
-"""Tuned GPU plans, as the Triton backend looks them up: a table for each kind of GPU."""
+"""Tuned GPU plans, as the Triton backend looks them up: one table for each kind of GPU."""
 
 from typing import Any
 
@@ -22,18 +22,18 @@ def find(
     dtype: torch.dtype,
     machine: dict[str, Any],
 ) -> Found[TritonPlan] | None:
-    """The plan to use for this call; None if nothing was tuned.
+    """Return the plan to use for this call; None if nothing was tuned.
 
-    O(1) on top of the graph's statistics, which are needed only if a graph of such sizes was tuned.
+    The cost is O(1) plus the graph's statistics, which are needed only if a graph of these sizes was tuned.
 
     Args:
-        graph: The graph; plans of graphs of its shape class are found.
+        graph: The graph; plans for graphs of its shape class are found.
         operation: One of :data:`onehop.plans.cases.GPU_OPERATIONS`.
         transposed: Whether rows are sources.
-        width: Columns of all heads together.
-        heads: Number of heads that share them.
+        width: Number of columns of all heads together.
+        heads: Number of heads that share the columns.
         dtype: Dtype of the features.
-        machine: The GPU, by the stamp of its file; "gpu" is its name.
+        machine: The properties of the GPU that identify its file; "gpu" is its name.
     """
     table = _table_of(machine)
     if not table.knows(size_class(graph)):
@@ -46,17 +46,17 @@ def find(
 
 
 def install(found: list[Tuned[TritonPlan]], machine: dict[str, Any], keep: bool = True) -> None:
-    """Installs plans in this process, and, with ``keep``, on disk for later ones."""
+    """Install plans in this process and, with ``keep``, on disk for later processes."""
     _table_of(machine).install(found, keep)
 
 
 def known(case: GpuCase, machine: dict[str, Any]) -> Tuned[TritonPlan] | None:
-    """The entry for exactly this case."""
+    """Return the entry for exactly this case, or None."""
     return _table_of(machine).known(case)
 
 
 def forget() -> None:
-    """Empties the tables; what is on disk is read again when it is needed."""
+    """Empty the tables; plans on disk are read again when needed."""
     _tables.clear()
 
 

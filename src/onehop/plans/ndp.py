@@ -1,4 +1,4 @@
-"""The choices of the near-rank machine (:mod:`onehop.machines.ndp`)."""
+"""The plan of the near-rank machine (:mod:`onehop.machines.ndp`)."""
 
 from dataclasses import dataclass, replace
 
@@ -6,46 +6,46 @@ from onehop.errors import ArgumentError
 from onehop.plans.plan import Plan, check_flag, check_named
 
 PODS = ("rank", "dimm", "channel", "2-channel", "4-channel", "system")
-# Users append their own: onehop.machines.ndp.mappings.register does.
+# onehop.machines.ndp.mappings.register appends users' own mappings.
 MAPPINGS = ["adaptive", *PODS]
 MERGES = ("rows", "ranks", "round_robin")
-# Those whose order depends on the batch.
+# Tilings whose order depends on the batch.
 BATCHED = ("ranks", "round_robin")
 TILINGS = (*MERGES, "index", "none", "adaptive")
-# Those among which "adaptive" chooses.
+# Tilings among which "adaptive" chooses.
 TRIED_TILINGS = ("index", "rows", "ranks")
 HOST_ORDERS = ("after", "ahead", "between", "early")
-# Those that need bundles which use the channels.
+# Orders that need bundles which use the channels.
 BETWEEN_BUNDLES = ("between", "early")
 
 
 @dataclass(frozen=True, slots=True)
 class NdpPlan(Plan):
-    """Layout of a layer on the ranks, and the order of processing its targets.
+    """Layout of a layer on the ranks, and the order in which its targets are processed.
 
     Attributes:
         mapping: The pods: ``rank``, ``dimm``, ``channel``, ``2-channel``, ``4-channel``, ``system``; or
-            ``adaptive``, the one of these that the time model predicts to be the fastest for the layer. Or a
-            user's own: the name under which it was registered, or ``FILE.py:CLASS``.
-        tile: Targets that are processed together; a source that several of them need is read once.
-        retile: Assignment of targets to tiles. ``rows``, ``ranks``, ``round_robin``: re-tiling, with the
-            units' lists merged row by row, unit by unit or in turn; ``index``: by number; ``none``: no tiles,
-            every edge reads its source. ``rows`` is the order that GraNDe's Figure 6 (b) draws; ``ranks`` and
-            ``round_robin`` are ours, need no record of the lists' rows, and save fewer reads.
-            ``none`` is what Figure 7 is relative to. ``adaptive``: for each layer ``index``, ``rows`` or
-            ``ranks``, whichever the time model predicts to be the fastest for the whole model; re-tiling is
-            paid once.
-        batch: Nodes that the units list before the lists are merged. None means those of one window of the
-            layer in which the graph is re-tiled, as the text has it; any number is ours. With ``rows`` the
-            order does not depend on it.
+            ``adaptive``, which takes the mapping that the time model predicts to be fastest for the layer. Or
+            a user's own mapping: the name under which it was registered, or ``FILE.py:CLASS``.
+        tile: Number of targets that are processed together; a source that several of them need is read once.
+        retile: Assignment of targets to tiles. ``rows``, ``ranks`` and ``round_robin`` re-tile, with the
+            units' lists merged row by row, unit by unit or in turn. ``index`` tiles in node order. ``none``
+            uses no tiles, so every edge reads its source; Figure 7 is relative to it. ``rows`` is the order
+            drawn in GraNDe's Figure 6 (b). ``ranks`` and ``round_robin`` are ours; they need no record of the
+            lists' rows, and save fewer reads. ``adaptive`` takes ``index``, ``rows`` or ``ranks`` for each
+            layer, as the time model predicts to be fastest for the whole model; re-tiling is paid once.
+        batch: Number of nodes that the units list before the lists are merged. None means one window of the
+            layer in which the graph is re-tiled, as in the paper's text; other numbers are our extension.
+            With ``rows``, the order does not depend on the batch.
         broadcast: Whether a bundle is written once to all modules of a channel, and inside a DIMM without
-            using the channel. False is never faster: it is schedule (d) of GraNDe's Figure 5.
+            using the channel. False is never faster; it is schedule (d) of GraNDe's Figure 5.
         host_order: When the host reads the outputs of a window and writes its final vectors. ``after``: after
-            the next window's bundles, as the paper's Figure 5 draws it. ``ahead``: the same, and ranks read
-            the adjacency of the next window before they wait for final vectors. ``between``: in parts between
-            the next window's bundles, with the adjacency read ahead. ``early``: the same, and parts begin
-            while the ranks still read the next window's adjacency. The last two only where bundles use the
-            channels. ``adaptive``: the one that the time model predicts to be the fastest for the mapping.
+            the next window's bundles, as drawn in the paper's Figure 5. ``ahead``: as ``after``, but ranks
+            read the adjacency of the next window before they wait for final vectors. ``between``: in parts
+            between the next window's bundles, with the adjacency read ahead. ``early``: as ``between``, but
+            parts begin while the ranks still read the next window's adjacency. The last two are available
+            only if bundles use the channels. ``adaptive`` takes the order that the time model predicts to be
+            fastest for the mapping.
 
     Examples:
         >>> import onehop, torch
@@ -65,7 +65,7 @@ class NdpPlan(Plan):
     host_order: str = "adaptive"
 
     def __post_init__(self) -> None:
-        """Checks every field."""
+        """Check every field."""
         orders = ("adaptive", *HOST_ORDERS)
         for name, allowed in (("mapping", MAPPINGS), ("retile", TILINGS), ("host_order", orders)):
             check_named(name, getattr(self, name), allowed, own=name == "mapping")
@@ -79,12 +79,12 @@ class NdpPlan(Plan):
 
     @property
     def reorders(self) -> bool:
-        """Return whether targets are processed in another order than that of their numbers."""
+        """Return whether targets are processed in an order other than node order."""
         return self.retile in MERGES
 
     @property
     def tried(self) -> tuple["NdpPlan", ...]:
-        """Return the plans among which an adaptive tiling chooses, index order first; else the plan alone."""
+        """Return the plans among which an adaptive tiling chooses, index order first; else only this plan."""
         if self.retile != "adaptive":
             return (self,)
         return tuple(replace(self, retile=each) for each in TRIED_TILINGS)

@@ -1,4 +1,4 @@
-"""The parameters of a run on a near-bank machine: the partition of matrix, features and threads."""
+"""The plan of a near-bank machine: the partition of matrix, features and threads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from onehop.errors import ArgumentError
 from onehop.plans.plan import Plan, check_flag, check_least, check_named
 
 DTYPES = ("int8", "int16", "int32", "int64", "float32", "float64")
-# Users append their own: onehop.machines.pim.schemes.register does.
+# onehop.machines.pim.schemes.register appends users' own schemes.
 SCHEMES = ["paf", "grande", "sparsep"]
 _CHOICES: dict[str, Sequence[str]] = {
     "scheme": SCHEMES,
@@ -30,46 +30,50 @@ _FLAGS = ("unit_weights", "reuse_buffers", "stream", "pipelined")
 class PimPlan(Plan):
     """Distribution of one aggregation over the cores of a near-bank machine.
 
-    A cluster is the group of cores that share one part of the matrix and one part of the features: there are
-    ``sp * ds`` of them. ``sp`` parts of columns (edge-level parallelism) give partial results that the host
-    adds up; ``ds`` parts of feature columns (feature-level parallelism) repeat the work done once an edge.
+    A cluster is a group of cores that share one part of the matrix and one part of the features; there are
+    ``sp * ds`` clusters. ``sp`` parts of the matrix's columns (edge-level parallelism) give partial results
+    that the host adds up; ``ds`` parts of feature columns (feature-level parallelism) repeat the work that is
+    done once per edge.
 
     Attributes:
-        sp: Sparse parts: the matrix is cut into so many blocks of columns.
-        ds: Dense parts: the features are cut into so many blocks of columns.
-        format: "csr" or "coo", of the matrix in a core's memory.
-        core_balance: Quantity that the cores of a cluster share equally: "row", rows; "edge", edges, in CSR
-            at the granularity of rows, in COO exactly, where neighbouring cores may then share a row.
-        thread_balance: The same for the tasklets of a core. In COO "row" means edges, cut between rows.
-        tasklets: Threads of a core.
+        sp: Number of sparse parts: the blocks of columns into which the matrix is cut.
+        ds: Number of dense parts: the blocks of columns into which the features are cut.
+        format: "csr" or "coo": the format of the matrix in a core's memory.
+        core_balance: What the cores of a cluster share equally: "row", rows; or "edge", edges. In CSR, edges
+            are cut between rows. In COO, edges are cut exactly, so neighbouring cores may share a row.
+        thread_balance: What the tasklets of a core share equally. In COO, "row" means edges that are cut
+            between rows.
+        tasklets: Number of threads of a core.
         reader_bytes: Half of the working memory of a sequential reader of indices or values.
-        reader: Use of that memory: "block", all of it is filled at once, and every byte is moved once;
-            "paged", the vendor's and PyGim's way: two pages, both fetched whenever the reader reaches the end
-            of one.
-        clear: Tasklets that set the results of COO to zero: all ("shared"), or only the "first", as PyGim's.
-        fold: Addition of the rows that tasklets share (COO with thread balance "edge"), each tasklet's first,
-            which it keeps aside: pairwise in a "tree", or by the first tasklet only ("serial"), as PyGim's.
-        hub_bytes: Working memory of a core for the features of the sources with most edges, which are then
-            not fetched for every edge; 0 means none.
-        column_cut: "equal" blocks of columns, or blocks with about equally many "edge"s.
-        unit_weights: Without edge weights, use kernels that neither hold nor multiply by values of one; False
-            is PyGim's way.
+        reader: Use of this memory. "block" fills all of it at once, and every byte is moved once. "paged" is
+            the vendor's and PyGim's way: two pages, both of which are fetched whenever the reader reaches the
+            end of one.
+        clear: Which tasklets set the results of COO to zero: all ("shared"), or only the "first", as in
+            PyGim.
+        fold: How the rows that tasklets share (COO with thread balance "edge") are added. Each tasklet keeps
+            its first row aside; these rows are added pairwise in a "tree", or by the first tasklet only
+            ("serial"), as in PyGim.
+        hub_bytes: Working memory of a core for the features of the sources with the most edges, which are
+            then not fetched for every edge; 0 means none.
+        column_cut: "equal" cuts equal blocks of columns; "edge" cuts blocks with about equally many edges.
+        unit_weights: Without edge weights, use kernels that neither store nor multiply by weights of one.
+            False is PyGim's way.
         merge_order: Order in which the host merges: "block", core by core, or "row", row by row.
-        merge_threads: Threads of the host that merge.
-        pipelined: With several rounds, the host merges one while the cores' kernels of the next run.
-        reuse_buffers: The host's result buffers are kept from call to call, so that their pages are mapped.
-        rounds: A cluster processes its feature columns in this many passes.
-        block_rounds: A cluster processes its block of the matrix in this many passes, and gets the matrix's
-            pieces again in every call.
-        stream: If the plan does not fit, take as many passes as it needs, instead of an error.
-        dtype: Type of the features in the machine; None means unchanged. For float features an integer type
-            means that they are quantised.
-        accumulator: Type of the sums; None means the narrowest that provably holds them.
-        scale: A quantised tensor's factors: one for the "tensor", or one for each "column".
-        scheme: "paf", or the prior art that the plan reproduces: "grande" (a part of the matrix in every core
-            of a rank, the features cut among them; ``ds`` is then at least the cores of a rank) or "sparsep"
-            (sparse matrix times vector, column after column). Or a user's own: the name under which it was
-            registered, or ``FILE.py:CLASS``.
+        merge_threads: Number of the host's threads that merge.
+        pipelined: With several rounds, the host merges one round while the cores run the kernels of the next.
+        reuse_buffers: Keep the host's result buffers between calls, so that their pages stay mapped.
+        rounds: Number of passes in which a cluster processes its feature columns.
+        block_rounds: Number of passes in which a cluster processes its block of the matrix; the host then
+            sends the matrix's pieces again in every call.
+        stream: If the plan does not fit, use as many passes as needed instead of raising an error.
+        dtype: Dtype of the features in the machine; None means unchanged. For float features, an integer
+            dtype means that they are quantised.
+        accumulator: Dtype of the sums; None means the narrowest that provably holds them.
+        scale: Factors of a quantised tensor: one factor for the "tensor", or one for each "column".
+        scheme: "paf"; or the prior art that the plan reproduces: "grande" (every core of a rank has the same
+            part of the matrix, and the features are cut among the cores; ``ds`` must be at least the cores of
+            a rank) or "sparsep" (sparse matrix times vector, column after column). Or a user's own scheme:
+            the name under which it was registered, or ``FILE.py:CLASS``.
 
     Raises:
         ArgumentError: A field has an invalid value.
@@ -110,7 +114,7 @@ class PimPlan(Plan):
     scheme: str = "paf"
 
     def __post_init__(self) -> None:
-        """Checks every field."""
+        """Check every field."""
         for name, allowed in _CHOICES.items():
             check_named(name, getattr(self, name), allowed, own=name == "scheme")
         for name, least in _LEAST.items():
@@ -126,7 +130,7 @@ class PimPlan(Plan):
             raise ArgumentError(f"plan: reader_bytes must be a power of two from 8 to 1024, not {reader!r}.")
 
     def __str__(self) -> str:
-        """The main choices in one line."""
+        """Return the main choices in one line."""
         parts = [f"{self.sp}x{self.ds}", self.format, f"cores by {self.core_balance}"]
         parts += [f"tasklets by {self.thread_balance}", f"{self.tasklets} tasklets"]
         if self.column_cut != "equal":

@@ -1,4 +1,4 @@
-"""The common base of all plans: frozen dataclasses that check their fields, to and from JSON."""
+"""The base class of all plans: frozen dataclasses that check their fields, with JSON input and output."""
 
 import json
 import re
@@ -15,16 +15,16 @@ _OWN_CLASS = re.compile(r".+\.py:\w+")
 
 
 def check_named(name: str, value: object, names: Collection[str], own: bool = False) -> None:
-    """Refuses a field's value that is not one of some names.
+    """Refuse a field's value that is not one of the given names.
 
     Args:
-        name: The field.
-        value: Its value.
-        names: What it may be.
-        own: Whether it may also be a class of a user's file, as ``FILE.py:CLASS``.
+        name: The field's name.
+        value: The field's value.
+        names: The allowed names.
+        own: Whether the value may also be a class in a user's file, as ``FILE.py:CLASS``.
 
     Raises:
-        ArgumentError: It is none of these.
+        ArgumentError: The value is not allowed.
     """
     if value in names or (own and isinstance(value, str) and _OWN_CLASS.fullmatch(value)):
         return
@@ -33,33 +33,33 @@ def check_named(name: str, value: object, names: Collection[str], own: bool = Fa
 
 
 def check_least(name: str, value: object, least: int) -> None:
-    """Refuses a field's value that is no integer of at least ``least``."""
+    """Refuse a field's value that is not an integer of at least ``least``."""
     if type(value) is not int or value < least:
         raise ArgumentError(f"plan: {name} must be an integer of at least {least}, not {value!r}.")
 
 
 def check_flag(name: str, value: object) -> None:
-    """Refuses a field's value that is neither true nor false."""
+    """Refuse a field's value that is neither true nor false."""
     if not isinstance(value, bool):
         raise ArgumentError(f"plan: {name} must be true or false, not {value!r}.")
 
 
 class Plan:
-    """Every choice made before a run, as data. Subclasses are frozen dataclasses."""
+    """Every choice made before a run, as data; subclasses are frozen dataclasses."""
 
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields by name, ready for JSON."""
+        """Return the fields by name, ready for JSON."""
         return asdict(self)  # type: ignore[call-overload, no-any-return]
 
     def to_json(self) -> str:
-        """The plan as a JSON object."""
+        """Return the plan as a JSON object."""
         return json.dumps(self.to_dict())
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """The plan that :meth:`to_json` wrote.
+        """Return the plan that :meth:`to_json` wrote.
 
         Raises:
             ArgumentError: The text is not a JSON object, has an unknown field, or an invalid value.
@@ -72,7 +72,7 @@ class Plan:
 
     @classmethod
     def from_dict(cls, values: Any) -> Self:
-        """The plan with these fields; omitted fields have their defaults.
+        """Return the plan with these fields; omitted fields have their defaults.
 
         Raises:
             ArgumentError: ``values`` is not a dictionary, has an unknown field, or an invalid value.

@@ -1,10 +1,10 @@
-"""The file of tuned plans: one for each machine, processor or GPU, below the cache folder.
+"""The file of tuned plans, below the cache folder: one file for each machine (processor or GPU).
 
-A file names the machine and the kernels that its plans are for. Another machine's file is refused, for
-reading and for writing; one of other kernels, or that does not name them, is ignored and rewritten. A digest
-of the plans detects damage: nothing of a damaged file is used, not even its readable part, since another
-number in a plan may mean another rounding. Writers take a lock and replace the file atomically, so readers
-never see a partial file, even if a writer is killed.
+A file names the machine and the kernels to which its plans belong. Another machine's file is refused, for
+reading and for writing. A file for other kernels, or one that does not name its kernels, is ignored and
+rewritten. A digest of the plans detects damage: no part of a damaged file is used, because another number in
+a plan may mean another rounding. Writers take a lock and replace the file atomically, so readers never see a
+partial file, even if a writer is killed.
 """
 
 import contextlib
@@ -28,18 +28,18 @@ from onehop.plans.entry import Tuned
 
 LOGGER = logging.getLogger("onehop")
 
-# Increase it when kernels change so much that old plans are meaningless, when the file changes, or when the
-# tuner requires more of a plan.
+# Increase this number when kernels change so much that old plans are meaningless, when the file format
+# changes, or when the tuner requires more of a plan.
 KERNELS = 3
-# Enough for thousands of plans; a larger file is not ours and is not read.
+# Enough for thousands of plans; a larger file is not onehop's and is not read.
 _MOST_BYTES = 64 << 20
-# Writing takes milliseconds: a process that holds the lock longer was stopped, and calls must not wait for
-# it.
+# Writing takes milliseconds. A process that holds the lock for longer was stopped, and calls must not wait
+# for it.
 _LOCK_S, _LOCK_STEP_S = 10.0, 0.01
 
 
 def machine() -> dict[str, Any]:
-    """The properties that must agree for a plan to be valid: processor and caches, as reported."""
+    """Return the properties that must match for a plan to be valid: processor and caches, as reported."""
     return {
         "processor": processor.name(),
         "architecture": platform.machine(),
@@ -48,15 +48,15 @@ def machine() -> dict[str, Any]:
 
 
 def path(of: dict[str, Any] | None = None) -> Path:
-    """The file of a machine, named by its properties; None means this processor, here and below."""
+    """Return the file of a machine, named by its properties; None means this processor, here and below."""
     stamp = json.dumps(of or machine(), sort_keys=True).encode()
     return config.cache_dir() / "plans" / f"{hashlib.sha256(stamp).hexdigest()[:16]}.json"
 
 
 def load(of: dict[str, Any] | None = None) -> list[Any]:
-    """The entries of the machine's file; empty if there is no file, or if it must not be used.
+    """Return the entries of the machine's file; empty if there is no file or it must not be used.
 
-    A damaged file is renamed, with a warning in the log ``onehop``.
+    A damaged file is renamed, and the log ``onehop`` gets a warning.
     """
     of = of or machine()
     file = path(of)
@@ -79,7 +79,7 @@ def load(of: dict[str, Any] | None = None) -> list[Any]:
         )
         return []
     if document.get("machine") != of or document.get("kernels") != KERNELS:
-        return []  # the worth of these plans is unknown: they are tuned again
+        return []  # these plans may be worthless, so their cases are tuned again
     entries: list[Any] = document["plans"]
     if document.get("digest") != _digest(entries):
         set_aside(_fault(entries), of)
@@ -88,11 +88,11 @@ def load(of: dict[str, Any] | None = None) -> list[Any]:
 
 
 def save(entries: list[dict[str, Any]], of: dict[str, Any] | None = None) -> bool:
-    """Adds entries to the machine's file; one for the same case is replaced.
+    """Add entries to the machine's file; an entry for the same case is replaced.
 
     Returns:
-        Whether they are on disk. If the folder cannot be written, or the file is another machine's, the
-        reason is logged as a warning.
+        Whether the entries are on disk. If the folder cannot be written, or the file belongs to another
+        machine, a warning with the reason is logged.
     """
     of = of or machine()
     file = path(of)
@@ -111,7 +111,7 @@ def save(entries: list[dict[str, Any]], of: dict[str, Any] | None = None) -> boo
 
 
 def set_aside(reason: str, of: dict[str, Any] | None = None) -> None:
-    """Renames the machine's file, which is damaged for this reason, so that a new one can take its place."""
+    """Rename the machine's file, which is damaged for the given reason, so that a new file can replace it."""
     file = path(of)
     aside = file.with_suffix(f".damaged-{os.getpid()}")
     try:
@@ -123,17 +123,17 @@ def set_aside(reason: str, of: dict[str, Any] | None = None) -> None:
 
 
 class _DamagedFile(ValueError):
-    """The content of a file is not what was written."""
+    """Raised if the content of a file is not what was written."""
 
 
 def _document(file: Path) -> dict[str, Any]:
-    """The content of a file; its plans are an unchecked list.
+    """Return the content of a file; its plans are an unchecked list.
 
     Raises:
-        _DamagedFile: It was not written by :func:`save`, or not as a whole.
-        OSError: It cannot be read.
+        _DamagedFile: The file was not written by :func:`save`, or only in part.
+        OSError: The file cannot be read.
     """
-    # A pipe in its place would block readers for ever.
+    # A pipe instead of the file would block readers forever.
     with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as opened:
         status = os.fstat(opened.fileno())
         if not stat.S_ISREG(status.st_mode):
@@ -151,7 +151,7 @@ def _document(file: Path) -> dict[str, Any]:
 
 
 def _digest(entries: list[Any]) -> str | None:
-    """The digest of the plans in a file; None if they are nested too deeply to be plans."""
+    """Return the digest of the plans in a file; None if they are nested too deeply to be plans."""
     try:
         return hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest()
     except RecursionError:
@@ -159,7 +159,7 @@ def _digest(entries: list[Any]) -> str | None:
 
 
 def _fault(entries: list[Any]) -> str:
-    """Return why entries are not those that were written."""
+    """Return why entries differ from the entries that were written."""
     for entry in entries:
         try:
             Tuned.from_dict(entry)
@@ -178,11 +178,11 @@ def _is_of_another_machine(file: Path, of: dict[str, Any]) -> bool:
     try:
         return _of_another_machine(_document(file), of)
     except (FileNotFoundError, _DamagedFile):
-        return False  # load() renames a damaged one
+        return False  # load() renames a damaged file
 
 
 def _of_another_machine(document: dict[str, Any], of: dict[str, Any]) -> bool:
-    """Return whether a field that both have differs: omitted fields may match."""
+    """Return whether a field that both have differs; omitted fields count as equal."""
     named = document.get("machine")
     if not isinstance(named, dict):
         return False
@@ -196,7 +196,7 @@ def _name(entry: Any) -> str:
 @contextlib.contextmanager
 def _locked(file: Path) -> Iterator[None]:
     with file.with_suffix(".lock").open("w") as lock:
-        # Released when the file is closed, and when the process dies.
+        # The lock is released when the file is closed, and when the process dies.
         end = time.monotonic() + _LOCK_S
         while True:
             try:
@@ -210,7 +210,7 @@ def _locked(file: Path) -> Iterator[None]:
 
 
 def _replace(file: Path, document: dict[str, Any]) -> None:
-    # Only the holder of the lock writes: other partial files are of killed writers.
+    # Only the holder of the lock writes, so other partial files are from killed writers.
     for left in file.parent.glob(f"{file.stem}*.part"):
         left.unlink(missing_ok=True)
     handle, aside = tempfile.mkstemp(dir=file.parent, prefix=file.stem, suffix=".part")

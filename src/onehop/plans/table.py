@@ -1,4 +1,4 @@
-"""Tuned plans of one machine, as its backend looks them up: in memory, loaded from disk when needed."""
+"""Tuned plans of one machine, as its backend looks them up: in memory, and loaded from disk when needed."""
 
 import dataclasses
 import os
@@ -19,7 +19,7 @@ from onehop.plans.cpu import CpuPlan
 from onehop.plans.entry import P, Tuned
 
 _lock = threading.RLock()
-# Without this, a child forked while another thread holds the lock would wait for ever.
+# Without this, a child that is forked while another thread holds the lock would wait forever.
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
@@ -27,8 +27,8 @@ class Found(NamedTuple, Generic[P]):
     """A plan that was looked up.
 
     Attributes:
-        plan: What to use now.
-        tuned: The tuning that it comes from.
+        plan: The plan to use now.
+        tuned: The tuned entry from which the plan comes.
         stays: Whether the next call gets the same plan, unless :mod:`onehop.plans.changes` counts a change.
     """
 
@@ -39,7 +39,7 @@ class Found(NamedTuple, Generic[P]):
 
 @dataclass(slots=True)
 class _Use(Generic[P]):
-    """A tuned plan in use on one graph: a missing order is made after enough calls."""
+    """A tuned plan in use on one graph; a missing order is computed after enough calls."""
 
     tuned: Tuned[P]
     plan: P
@@ -48,7 +48,7 @@ class _Use(Generic[P]):
 
 
 def _capturing() -> bool:
-    """Return whether a CUDA graph is captured: then nothing new can be copied to the device."""
+    """Return whether a CUDA graph is being captured; then no new data can be copied to the device."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
@@ -61,11 +61,11 @@ class Table(Generic[P]):
 
     def __init__(self, machine: Callable[[], dict[str, Any]]) -> None:
         self._machine = machine
-        # Sizes of a graph -> entries for such graphs: most graphs are rejected by one lookup.
+        # Sizes of a graph -> entries for graphs of these sizes; one lookup rejects most graphs.
         self._by_size: dict[Sizes, dict[PlanCase | GpuCase, Tuned[P]]] = {}
-        # The same as read from the file; parsed when a graph of these sizes is used.
+        # Entries as read from the file, by sizes; they are parsed when a graph of these sizes is used.
         self._unread: dict[Sizes, list[Any]] = {}
-        # Graph -> key of a call -> the plan in use; None: nothing.
+        # Graph -> key of a call -> the plan in use; None means that there is none.
         self._uses: weakref.WeakKeyDictionary[Graph, dict[Hashable, _Use[P] | None]]
         self._uses = weakref.WeakKeyDictionary()
         self._loaded = False
@@ -77,16 +77,16 @@ class Table(Generic[P]):
         return sizes in self._by_size or sizes in self._unread
 
     def find(self, graph: Graph, key: Hashable, case: Callable[[], PlanCase | GpuCase]) -> Found[P] | None:
-        """The plan to use for a call on a graph of known sizes; None if nothing was tuned.
+        """Return the plan to use for a call on a graph of known sizes; None if nothing was tuned.
 
-        The plan is the tuned one, except for a missing order: calls run without it until they have lost as
-        much time as making the order takes. So no program loses more than twice what it could have gained,
-        however soon it ends.
+        This is the tuned plan, except if its order is missing: calls then run without the order until they
+        have lost as much time as computing the order takes. So a program never loses more than twice what it
+        could have gained, however soon it ends.
 
         Args:
             graph: The graph.
-            key: The part of the case besides the graph: the same key means the same case.
-            case: Makes the case, which may compute the graph's statistics.
+            key: The part of the case other than the graph; the same key means the same case.
+            case: Returns the case, which may compute the graph's statistics.
         """
         uses = self._uses.get(graph)
         if uses is None:
@@ -117,7 +117,7 @@ class Table(Generic[P]):
         return _Use(best, best.plan if same else without, without)
 
     def install(self, found: list[Tuned[P]], keep: bool = True) -> None:
-        """Installs plans in this process, and, with ``keep``, on disk for later ones."""
+        """Install plans in this process and, with ``keep``, on disk for later processes."""
         with _lock:
             if not self._loaded:
                 self._load()
@@ -131,7 +131,7 @@ class Table(Generic[P]):
             store.save([tuned.to_dict() for tuned in found], self._machine())
 
     def known(self, case: PlanCase | GpuCase) -> Tuned[P] | None:
-        """The entry for exactly this case."""
+        """Return the entry for exactly this case, or None."""
         if not self._loaded:
             self._load()
         return self._of_sizes(case.sizes).get(case)
@@ -150,7 +150,7 @@ class Table(Generic[P]):
                 self._give_up(error)
 
     def _of_sizes(self, sizes: Sizes) -> dict[PlanCase | GpuCase, Tuned[P]]:
-        """The entries for graphs of these sizes."""
+        """Return the entries for graphs of these sizes."""
         with _lock:
             found = self._by_size.get(sizes, {})
             if sizes in self._unread:
@@ -165,18 +165,18 @@ class Table(Generic[P]):
             return found
 
     def _give_up(self, error: Exception) -> None:
-        """Discards a damaged file: nothing more of it is used."""
+        """Discard a damaged file, so that no more of it is used."""
         self._unread.clear()
         changes.note()
         store.set_aside(str(error), self._machine())
 
 
 def _kept(entry: Any) -> Tuned[Any]:
-    """An entry of the file.
+    """Return an entry of the file.
 
     Raises:
-        ArgumentError: It is invalid, or its plan would change results by more than the order of sums does:
-            such plans are never written.
+        ArgumentError: The entry is invalid; or its plan would change results by more than the order of sums
+            does, although plans of this kind are never written.
     """
     tuned = Tuned.from_dict(entry)
     if isinstance(tuned.plan, CpuPlan) and tuned.plan.storage != "same":

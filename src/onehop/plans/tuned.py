@@ -16,10 +16,10 @@ _table: Table[CpuPlan] = Table(store.machine)
 def find(
     graph: Graph, operation: str, transposed: bool, width: int, dtype: torch.dtype
 ) -> Found[CpuPlan] | None:
-    """The plan to use for this call; None if nothing was tuned.
+    """Return the plan to use for this call; None if nothing was tuned.
 
-    O(1) on top of the graph's statistics, which are needed only if a graph of the same sizes was tuned.
-    See :meth:`onehop.plans.table.Table.find` for plans with an order.
+    The cost is O(1) plus the graph's statistics, which are needed only if a graph of the same sizes was
+    tuned. See :meth:`onehop.plans.table.Table.find` for plans with an order.
     """
     if not _table.knows((graph.num_src, graph.num_dst, graph.num_edges)):
         return None
@@ -31,17 +31,17 @@ def find(
 
 
 def install(found: list[Tuned[CpuPlan]], keep: bool = True) -> None:
-    """Installs plans in this process, and, with ``keep``, on disk for later ones."""
+    """Install plans in this process and, with ``keep``, on disk for later processes."""
     _table.install(found, keep)
 
 
 def known(case: PlanCase) -> Tuned[CpuPlan] | None:
-    """The entry for exactly this case."""
+    """Return the entry for exactly this case, or None."""
     return _table.known(case)
 
 
 def forget() -> None:
-    """Empties the table; what is on disk is read again when it is needed."""
+    """Empty the table; plans on disk are read again when needed."""
     global _table
     _table = Table(store.machine)
     changes.note()

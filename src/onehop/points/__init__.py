@@ -1,4 +1,4 @@
 """Searches among points: the nearest, all within a distance, the farthest.
 
-It imports ``errors`` and ``native``.
+The package imports only ``errors`` and ``native``.
 """

@@ -1,4 +1,4 @@
-"""Clouds of points, one after the other in a matrix, as two-sided searches take them."""
+"""Clouds of points, stored one after the other in a matrix, as searches between two sets take them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,7 @@ from onehop.native import CPU, address, extension
 
 _MATRIX = 2
 _INDICES = (torch.int64, torch.int32)
-# Sums of squares of coordinates below it are finite.
+# Sums of squares of coordinates below this value are finite.
 _LARGEST = 1e150
 
 
@@ -29,13 +29,13 @@ class Clouds:
 
     @classmethod
     def of(cls, name: str, points: Tensor, bounds: Tensor | None, bounds_name: str = "ptr") -> "Clouds":
-        """Checks points and their bounds.
+        """Check points and their bounds, and return them as clouds.
 
         Args:
-            name: What errors call the points.
+            name: The name that error messages use for the points.
             points: [N, D], or [N] for D = 1, real numbers on the CPU.
             bounds: [B + 1], int64 or int32, ascending from 0 to N; None means one cloud.
-            bounds_name: What errors call them.
+            bounds_name: The name that error messages use for the bounds.
 
         Raises:
             ArgumentError: A shape, dtype or device does not fit, or a coordinate is not below 1e150.
@@ -49,7 +49,7 @@ class Clouds:
             )
         points = points.detach().to(torch.float64)
         points = (points.unsqueeze(1) if points.dim() == 1 else points).contiguous()
-        # NaN is no smaller than anything.
+        # Comparisons with NaN are false.
         small = (points.abs() < _LARGEST).all(1)
         if not small.all():
             row = int(small.int().argmin())
@@ -61,7 +61,7 @@ class Clouds:
             return cls(points, torch.tensor([0, count], device=CPU))
         if bounds.dim() != 1 or bounds.dtype not in _INDICES or not bounds.is_cpu or not bounds.numel():
             raise ArgumentError(f"{bounds_name}: expected int64 or int32 of shape [B + 1] on the CPU.")
-        bounds = bounds.to(torch.int64, copy=True).contiguous()  # what is checked is what is used
+        bounds = bounds.to(torch.int64, copy=True).contiguous()  # checked and used values are the same
         if int(bounds[0]) or int(bounds[-1]) != count or bool((bounds.diff() < 0).any()):
             raise ArgumentError(
                 f"{bounds_name}: expected numbers that ascend from 0 to the {count} rows of {name}."
@@ -69,7 +69,7 @@ class Clouds:
         return cls(points, bounds)
 
     def native(self) -> Any:
-        """The clouds for native code, as long as ``self`` exists."""
+        """Return the clouds for native code; they are valid as long as ``self`` exists."""
         clouds = extension.PointClouds()
         clouds.points, clouds.bounds = address(self.points), address(self.bounds)
         clouds.clouds, clouds.dims = self.bounds.numel() - 1, self.points.size(1)
@@ -77,20 +77,20 @@ class Clouds:
 
     @property
     def sizes(self) -> Tensor:
-        """[B]: the number of points of each cloud."""
+        """[B]: number of points in each cloud."""
         return self.bounds.diff()
 
     @property
     def of_points(self) -> Tensor:
-        """[N]: the cloud of each point."""
+        """[N]: number of the cloud of each point."""
         return torch.repeat_interleave(self.sizes)
 
 
 def pair(x: Tensor, y: Tensor, ptr_x: Tensor | None, ptr_y: Tensor | None) -> tuple[Clouds, Clouds]:
-    """Checks points x, in which a search finds the neighbours of points y, and that the clouds match.
+    """Check points x, among which neighbours of points y are searched, and that the clouds match.
 
     Raises:
-        ArgumentError: As :meth:`Clouds.of`; or the dimensions or numbers of clouds differ.
+        ArgumentError: See :meth:`Clouds.of`; or the dimensions or numbers of clouds differ.
     """
     among = Clouds.of("x", x, ptr_x, "ptr_x")
     of = among if y is x and ptr_y is ptr_x else Clouds.of("y", y, ptr_y, "ptr_y")

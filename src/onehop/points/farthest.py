@@ -1,4 +1,4 @@
-"""Farthest point sampling: each point that is picked is the farthest from those before."""
+"""Farthest point sampling: each point that is picked is the farthest from the points picked before."""
 
 import torch
 from torch import Tensor
@@ -11,13 +11,14 @@ from onehop.points.clouds import Clouds
 def farthest_points(
     x: Tensor, ptr: Tensor | None = None, ratio: float = 0.5, *, random_start: bool = True
 ) -> Tensor:
-    """Picks the share ``ratio`` of each cloud, rounded up.
+    """Pick the share ``ratio`` of each cloud's points, rounded up.
 
     Args:
         x: [N, D], real numbers on the CPU; [N] means D = 1.
         ptr: [B + 1], int64: the bounds of the clouds; None means one cloud.
-        ratio: The share, above 0 and at most 1.
-        random_start: Whether the first point of a cloud is drawn by torch's generator; else it is the first.
+        ratio: The share of points, above 0 and at most 1.
+        random_start: Whether torch's generator draws the first pick of each cloud; if not, it is the first
+            point.
 
     Returns:
         [S], int64: numbers of points, cloud after cloud, in the order in which they were picked, each once.
@@ -32,7 +33,8 @@ def farthest_points(
         raise ArgumentError(f"ratio: expected a number above 0 and at most 1, got {ratio}.")
     clouds = Clouds.of("x", x, ptr)
     sizes = clouds.sizes
-    # As pyg-lib rounds, which exceeds the size of a cloud of more points than single precision counts.
+    # Round as pyg-lib does; without the minimum, the result could exceed the size of a cloud with more points
+    # than single precision can count.
     counts = (sizes.float() * ratio).ceil().long().minimum(sizes)
     starts = torch.zeros_like(sizes)
     if random_start:

@@ -1,6 +1,6 @@
-"""The specification of each operator: its call, and one naive torch function, the only oracle of the tests.
+"""The specification of each operator: its call, and one naive torch function, to which tests compare results.
 
-The functions work on ``edge_index`` alone, on any device and dtype, and are differentiable by torch itself.
+The functions only use ``edge_index``, work on any device and dtype, and are differentiated by torch itself.
 """
 
 from onehop.reference.aggregate import aggregate

@@ -1,4 +1,4 @@
-"""Sum and mean: their call, and naive ``onehop.aggregate``, which has max and min too."""
+"""Sum and mean: their call, and a naive ``onehop.aggregate``, which also has max and min."""
 
 from typing import NamedTuple
 
@@ -16,17 +16,18 @@ class Aggregate(NamedTuple):
 
     Attributes:
         x: [num_src, F].
-        weight: acc [E] in the caller's edge order, or acc [E, H], whose columns weigh one H-th of the columns
-            of ``x`` each; None means 1.
+        weight: acc [E] in the caller's edge order; or acc [E, H], in which each column weighs one H-th of the
+            columns of ``x``. None means 1. "acc" is the accumulator's dtype.
         src_scale: acc [num_src], contiguous; None means 1.
         dst_scale: acc [num_dst], contiguous; None means 1.
         graph: Number of the graph.
         rows: num_dst.
-        transposed: Run on the graph with every edge reversed: sources and destinations change places.
-        mean: Divide every message by the number of edges of its destination; in the transposed graph by that
-            of the edge's destination in the graph itself, so that this is the derivative of the mean.
-        widen: Return acc, the accumulator's dtype, instead of that of ``x``.
-        backend: Name of the backend; empty means the best that can.
+        transposed: Run on the graph with every edge reversed, so that sources and destinations are swapped.
+        mean: Divide every message by the number of edges of its destination. In the transposed graph, divide
+            by the number of edges of the destination in the original graph, so that this is the derivative of
+            the mean.
+        widen: Return acc, the accumulator's dtype, instead of the dtype of ``x``.
+        backend: Name of the backend; empty means the best backend that can run the call.
 
     Returns:
         [rows, F].
@@ -45,7 +46,7 @@ class Aggregate(NamedTuple):
 
 
 class AggregateGradients(NamedTuple):
-    """Gradients to the operands of :class:`Aggregate`; None where not wanted."""
+    """Gradients with respect to the operands of :class:`Aggregate`; None if not requested."""
 
     x: Tensor | None = None
     weight: Tensor | None = None
@@ -54,7 +55,7 @@ class AggregateGradients(NamedTuple):
 
 
 def run_aggregate(graph: Graph, call: Aggregate) -> Tensor:
-    """Runs a call by the formula."""
+    """Run a call by its formula."""
     x, weight, edge_index = call.x, call.weight, edges_of(graph, call.x)
     values = wide(x)
     if weight is not None and weight.dim() == 2:
@@ -81,26 +82,26 @@ def aggregate(
     multiply: str = "mul",
     node_dim: int = 0,
 ) -> Tensor:
-    """Gathers the sources' rows, scales them, reduces them over each destination.
+    """Gather the sources' rows, scale them, and reduce them over each destination.
 
     Args:
-        edge_index: [2, E], sources above destinations.
-        x: [num_src, F], or [num_src, H, D]; with ``node_dim`` signals in front.
+        edge_index: [2, E], with sources in row 0 and destinations in row 1.
+        x: [num_src, F], or [num_src, H, D]; with ``node_dim``, signal dimensions come first.
         num_dst: Number of destinations.
         weight: [E], or [E, H] for x with heads; None means 1.
-        reduce: "sum", "mean" (divided by the number of edges), "max" or "min". Destinations without edges
-            get 0. Gradients of max and min are those of ``torch.Tensor.scatter_reduce`` on zeros: split
-            evenly over the edges that tie, where the zero that the output starts from counts as one more
-            tie when the extremum is exactly 0.
+        reduce: "sum", "mean" (divided by the number of edges), "max" or "min". Destinations without edges get
+            0. Gradients of max and min equal the gradients of ``torch.Tensor.scatter_reduce`` on zeros: they
+            are split evenly over the edges that tie; if the extremum is exactly 0, the output's initial zero
+            counts as one more tie.
         src_scale: [num_src], multiplies the rows of x.
         dst_scale: [num_dst], multiplies the rows of the result.
-        multiply: Effect of the weight w on a row m: "mul" w * m, "add" m + w, "sub" m - w, "copy" m,
-            "sigmoid" sigmoid(w) * m.
-        node_dim: The dimension of ``x`` in which the nodes are; one signal after another is aggregated.
+        multiply: How the weight w acts on a row m: "mul" w * m, "add" m + w, "sub" m - w, "copy" m, "sigmoid"
+            sigmoid(w) * m.
+        node_dim: The dimension of the nodes in ``x``; the signals are aggregated one after another.
 
     Returns:
-        [num_dst, F] or [num_dst, H, D], with the signals in front, of the promoted dtype of x, weight and
-        scales.
+        [num_dst, F] or [num_dst, H, D], with the signal dimensions first, in the promoted dtype of x, weight
+        and scales.
     """
     leading = node_dim % x.dim()
     if leading:
@@ -137,5 +138,5 @@ def _with_weight(message: Tensor, weight: Tensor, multiply: str) -> Tensor:
 
 
 def _like_rows(vector: Tensor, rows: Tensor) -> Tensor:
-    """``vector`` with dimensions of 1 behind its own, as many as ``rows`` has."""
+    """Append dimensions of size 1 to ``vector``, so that it has as many dimensions as ``rows``."""
     return vector.reshape(*vector.shape, *[1] * (rows.dim() - vector.dim()))

@@ -1,4 +1,4 @@
-"""Max and min whose gradient goes to one winner: their calls, and naive ``onehop.ops.arg_extremum``."""
+"""Max and min whose gradient goes to one winner: their calls, and a naive ``onehop.ops.arg_extremum``."""
 
 import math
 from typing import NamedTuple
@@ -8,21 +8,21 @@ from torch import Tensor
 
 
 class ArgExtremum(NamedTuple):
-    """Max or min over each row's edges, and the edge that each entry is taken from. NaN never wins.
+    """Max or min over each row's edges, and the edge from which each entry is taken; NaN never wins.
 
     Attributes:
         x: [num_src, F], float32 or float64.
-        weight: [E] in the caller's edge order, or [E, H], whose columns weigh one H-th of the columns of
-            ``x`` each, of the dtype of ``x``; None means 1.
+        weight: [E] in the caller's edge order, or [E, H], in which each column weighs one H-th of the columns
+            of ``x``; in the dtype of ``x``. None means 1.
         graph: Number of the graph, which has fewer than 2^31 edges.
         rows: num_dst.
         reduce: "max" or "min".
-        last: Of the edges that tie the last one wins, else the first.
-        backend: Name of the backend; empty means the best that can.
+        last: Whether the last of the edges that tie wins; if not, the first wins.
+        backend: Name of the backend; empty means the best backend that can run the call.
 
     Returns:
-        [rows, F], infinite where nothing wins; and int32 [rows, F], the winner's place in the graph's own
-        edge order, -1 where nothing wins.
+        [rows, F], infinite if no edge wins; and int32 [rows, F], the winner's position in the graph's own
+        edge order, -1 if no edge wins.
     """
 
     x: Tensor
@@ -39,12 +39,12 @@ class ArgExtremumGrad(NamedTuple):
 
     Attributes:
         call: The call.
-        winner: Its second result.
-        grad: [num_dst, F], to its first result.
-        wanted: For each field of :class:`ArgExtremumGradients`, whether it is wanted.
+        winner: The second result of the call.
+        grad: [num_dst, F], the gradient with respect to the first result.
+        wanted: For each field of :class:`ArgExtremumGradients`, whether it is requested.
 
     Returns:
-        [num_src, F], and a tensor of the shape of the weight; empty tensors where not wanted.
+        [num_src, F], and a tensor of the weight's shape; empty tensors for gradients that are not requested.
     """
 
     call: ArgExtremum
@@ -59,12 +59,12 @@ class ArgExtremumGrad(NamedTuple):
 
     @property
     def backend(self) -> str:
-        """Name of the backend; empty means the best that can."""
+        """Name of the backend; empty means the best backend that can run the call."""
         return self.call.backend
 
 
 class ArgExtremumGradients(NamedTuple):
-    """Gradients to the operands of :class:`ArgExtremum`; None where not wanted."""
+    """Gradients with respect to the operands of :class:`ArgExtremum`; None if not requested."""
 
     x: Tensor | None = None
     weight: Tensor | None = None
@@ -78,20 +78,20 @@ def arg_extremum(
     reduce: str = "max",
     last: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """Max or min, taken from one edge for each destination and column, to which the whole gradient goes.
+    """Compute max or min, taking each entry from one edge, which gets the whole gradient.
 
     Args:
-        edge_index: [2, E], sources above destinations.
+        edge_index: [2, E], with sources in row 0 and destinations in row 1.
         x: [num_src, F], or [num_src, H, D].
         num_dst: Number of destinations.
         weight: [E], or [E, H] for x with heads; None means 1.
         reduce: "max" or "min".
-        last: Whether the tied edge with the highest number wins, else the one with the lowest.
+        last: Whether the tied edge with the highest number wins; if not, the one with the lowest.
 
     Returns:
-        [num_dst, F] or [num_dst, H, D]: the extrema, which ignore NaN; minus infinity (plus, for min) where
-        nothing wins. And the winners, int64, of the same shape: numbers of edges, -1 for none. Without
-        ``last`` a message must be larger than minus infinity to win.
+        [num_dst, F] or [num_dst, H, D]: the extrema, which ignore NaN; minus infinity (plus infinity for min)
+        if no edge wins. And the winners, int64, of the same shape: edge numbers, -1 for none. Without
+        ``last``, a message must be larger than minus infinity to win (for min, smaller than infinity).
     """
     source, target = edge_index[0].long(), edge_index[1].long()
     message = x.index_select(0, source)

@@ -1,9 +1,9 @@
 """Functions for calls of all operators.
 
-A call is a named tuple that states what an operator computes. Its tensors come first. A graph is its number
-(``Graph.number``), which a compiled program can hold. ``rows``, ``edges`` and ``sources`` are sizes, which a
-program needs while it is traced without the graph. Schemas, fake kernels, recording and saved tensors are
-derived from calls (:mod:`onehop.ops.library`), and backends receive them whole.
+A call is a named tuple that states what an operator computes. Its tensors come first. A graph is represented
+by its number (``Graph.number``), which a compiled program can hold. ``rows``, ``edges`` and ``sources`` are
+sizes that a program needs while it is traced without the graph. Schemas, fake kernels, recording and saved
+tensors are derived from calls (:mod:`onehop.ops.library`), and backends receive whole calls.
 """
 
 import re
@@ -18,12 +18,12 @@ C = TypeVar("C", bound=tuple[Any, ...])
 
 
 def on(graph: Graph, kind: type[C], **fields: Any) -> C:
-    """Makes a call on a graph that is at hand, with the graph's number and sizes filled in.
+    """Create a call on a graph, with the graph's number and sizes filled in.
 
     Args:
         graph: The graph.
-        kind: The type of the call, such as :class:`onehop.calls.Aggregate`.
-        **fields: The other fields of the call. Those left out have their defaults.
+        kind: The type of the call, for example :class:`onehop.calls.Aggregate`.
+        **fields: The other fields of the call; omitted fields have their defaults.
     """
     known = {
         "graph": graph.number,
@@ -36,7 +36,7 @@ def on(graph: Graph, kind: type[C], **fields: Any) -> C:
 
 
 def name_of(kind: type) -> str:
-    """Return the name of the operator of a type of calls, such as "edge_softmax"."""
+    """Return the name of the operator of a type of calls, for example "edge_softmax"."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
 
 
@@ -61,5 +61,5 @@ def edges_of(graph: Graph, x: Tensor) -> Tensor:
 
 
 def shares_of(graph: Graph, x: Tensor) -> Tensor:
-    """Return [num_dst]: one divided by the number of edges, for the mean of rows such as ``x``."""
+    """Return [num_dst]: one divided by the number of edges, for the mean of rows with the dtype of ``x``."""
     return graph.inverse_in_degrees(accumulator(x.dtype)).to(x.device)

@@ -1,26 +1,26 @@
-"""Dropout as torch draws it; and the attention operators' mask, a hash of seed, edge and head."""
+"""Dropout as torch draws it, and the attention operators' mask, a hash of seed, edge and head."""
 
 import torch
 from torch import Tensor
 
 _WORD = 0xFFFFFFFF
-# 2^32 divided by the golden ratio, rounded to odd: separates heads and the two rounds.
+# 2^32 divided by the golden ratio, rounded to an odd number; it separates heads and the two rounds.
 _STEP = 0x9E3779B9
 
 
 def dropout(
     x: Tensor, p: float = 0.5, training: bool = True, generator: torch.Generator | None = None
 ) -> Tensor:
-    """``x`` with some elements 0 and the others divided by 1 - p, drawn by torch.
+    """Return ``x`` with some elements set to 0 and the others divided by 1 - p, drawn by torch.
 
     Args:
-        x: Any shape, of a floating-point dtype.
-        p: The probability of 0, from 0 to 1.
+        x: Tensor of any shape, of a floating-point dtype.
+        p: The probability of an element to become 0, from 0 to 1.
         training: False returns ``x`` itself.
-        generator: To draw from; None means torch's default one.
+        generator: The generator to use; None means torch's default generator.
     """
     if generator is None:
-        # The patch replaces torch.nn.functional.dropout, not this.
+        # The patch replaces torch.nn.functional.dropout, but not this function.
         return torch.dropout(x, p, training)
     if not training or p == 0 or x.numel() == 0:
         return x
@@ -30,10 +30,10 @@ def dropout(
 
 
 def mix(x: Tensor) -> Tensor:
-    """A bijection of 32-bit words in which every bit depends on every other.
+    """Apply a bijection of 32-bit words in which every output bit depends on every input bit.
 
-    The function ``lowbias32`` of Chris Wellons, "Prospecting for Hash Functions" (2018), which he put into
-    the public domain.
+    This is the function ``lowbias32`` of Chris Wellons, "Prospecting for Hash Functions" (2018), which he
+    released into the public domain.
 
     Args:
         x: int64, values in [0, 2^32).
@@ -48,22 +48,22 @@ def mix(x: Tensor) -> Tensor:
 def dropout_mask(
     edges: int | Tensor, heads: int, probability: float, seed: int, dtype: torch.dtype
 ) -> Tensor:
-    """The factor of each edge's weight: 0, or 1 / (1 - probability).
+    """Return the factor of each edge's weight: 0, or 1 / (1 - probability).
 
     With the halves (low, high) of 64-bit numbers: ``base = mix(mix(seed.low) ^ seed.high)``; for head h
-    ``first = mix(base + h * step)`` and ``second = mix(first + step)``; edge e is kept where
-    ``mix(mix(e.low ^ first) + (second ^ e.high))`` is at least ``probability * 2^32``. All modulo 2^32.
+    ``first = mix(base + h * step)`` and ``second = mix(first + step)``; edge e is kept if ``mix(mix(e.low ^
+    first) + (second ^ e.high))`` is at least ``probability * 2^32``. All operations are modulo 2^32.
 
     Args:
-        edges: Number of edges; an edge's number is its place in the caller's order. Or the numbers
+        edges: Number of edges; an edge's number is its position in the caller's order. Or the edge numbers
             themselves, [E], int64, for a subset of a graph's edges.
         heads: Number of heads.
         probability: Probability of being dropped, in [0, 1).
-        seed: In [0, 2^63).
+        seed: The seed, in [0, 2^63).
         dtype: Dtype of the result.
 
     Returns:
-        [E, H].
+        [E, H], the factors.
     """
     numbers = edges if isinstance(edges, Tensor) else torch.arange(edges, device="cpu")
     word = torch.tensor([seed & _WORD, seed >> 32], device=numbers.device)

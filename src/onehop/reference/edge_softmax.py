@@ -1,4 +1,4 @@
-"""Softmax over the edges of every destination: its calls, and naive ``onehop.edge_softmax``."""
+"""Softmax over the edges of every destination: its calls, and a naive ``onehop.edge_softmax``."""
 
 from typing import NamedTuple
 
@@ -17,10 +17,10 @@ class EdgeSoftmax(NamedTuple):
         graph: Number of the graph.
         sources: num_src.
         rows: num_dst.
-        backend: Name of the backend; empty means the best that can.
+        backend: Name of the backend; empty means the best backend that can run the call.
 
     Returns:
-        [E, H], of the dtype of ``scores``.
+        [E, H], in the dtype of ``scores``.
     """
 
     scores: Tensor
@@ -31,24 +31,24 @@ class EdgeSoftmax(NamedTuple):
 
 
 class EdgeSoftmaxGradients(NamedTuple):
-    """The gradient to the operand of :class:`EdgeSoftmax`; None where not wanted."""
+    """The gradient with respect to the operand of :class:`EdgeSoftmax`; None if not requested."""
 
     scores: Tensor | None = None
 
 
 class EdgeSoftmaxGrad(NamedTuple):
-    """The gradient to the scores: ``a * (g - sum of a * g over the row)``.
+    """The gradient with respect to the scores: ``a * (g - sum of a * g over the row)``.
 
     Attributes:
         softmax: [E, H], the result a of :class:`EdgeSoftmax`.
-        grad: [E, H], the gradient g to it, of the same dtype.
+        grad: [E, H], the gradient g with respect to a, in the same dtype.
         graph: Number of the graph.
         sources: num_src.
         rows: num_dst.
-        backend: Name of the backend; empty means the best that can.
+        backend: Name of the backend; empty means the best backend that can run the call.
 
     Returns:
-        [E, H], of that dtype.
+        [E, H], in the dtype of ``softmax``.
     """
 
     softmax: Tensor
@@ -60,20 +60,20 @@ class EdgeSoftmaxGrad(NamedTuple):
 
 
 class EdgeSoftmaxGradGradients(NamedTuple):
-    """Gradients to the operands of :class:`EdgeSoftmaxGrad`; None where not wanted."""
+    """Gradients with respect to the operands of :class:`EdgeSoftmaxGrad`; None if not requested."""
 
     softmax: Tensor | None = None
     grad: Tensor | None = None
 
 
 def run_edge_softmax(graph: Graph, call: EdgeSoftmax) -> Tensor:
-    """Runs a call by the formula."""
+    """Run a call by its formula."""
     out = edge_softmax(edges_of(graph, call.scores), wide(call.scores), graph.num_dst)
     return out.to(call.scores.dtype)
 
 
 def run_edge_softmax_grad(graph: Graph, call: EdgeSoftmaxGrad) -> Tensor:
-    """Runs a call by the formula: each share times its gradient, less its part of the row's sum of these."""
+    """Run a call by its formula: weight times gradient, minus the weight times the row's sum of these."""
     target = edges_of(graph, call.softmax)[1]
     product = wide(call.softmax) * call.grad
     total = product.new_zeros(graph.num_dst, call.softmax.size(1)).index_add(0, target, product)
@@ -81,16 +81,16 @@ def run_edge_softmax_grad(graph: Graph, call: EdgeSoftmaxGrad) -> Tensor:
 
 
 def edge_softmax(edge_index: Tensor, scores: Tensor, num_dst: int) -> Tensor:
-    """Softmax over the edges of every destination, as ``torch_geometric.utils.softmax`` computes it.
+    """Compute softmax over the edges of every destination, as ``torch_geometric.utils.softmax`` does.
 
     Args:
-        edge_index: [2, E], sources above destinations.
+        edge_index: [2, E], with sources in row 0 and destinations in row 1.
         scores: [E] or [E, H].
         num_dst: Number of destinations.
 
     Returns:
-        The shape of ``scores``: exp(s - max) / (sum of exp(s - max) + 1e-16). A row with only -inf, and one
-        with a NaN or +inf, becomes NaN.
+        A tensor of the shape of ``scores``: exp(s - max) / (sum of exp(s - max) + 1e-16). A row becomes NaN
+        if it has only -inf, or if it has a NaN or +inf.
     """
     target = edge_index[1].long()
     index = target if scores.dim() == 1 else target.unsqueeze(-1).expand_as(scores)

@@ -1,4 +1,4 @@
-"""Max and min, whose gradient is split among the edges that tie: their calls, run by formulas."""
+"""Max and min, whose gradient is split among the edges that tie: their calls, and their formulas."""
 
 from typing import NamedTuple
 
@@ -11,24 +11,24 @@ from onehop.reference.calls import accumulator, edges_of, wide
 
 
 class Extremum(NamedTuple):
-    """Max or min over each row's edges, and the number of edges that reach it.
+    """Max or min over each row's edges, and the number of edges that attain it.
 
     Attributes:
         x: [num_src, F].
-        weight: acc [E], in the caller's edge order; None means 1.
+        weight: acc [E], in the caller's edge order; None means 1. "acc" is the accumulator's dtype.
         graph: Number of the graph.
         rows: num_dst.
         edges: E.
         reduce: "max" or "min".
-        adds: Messages are ``weight + x`` instead of ``weight * x``.
-        widen: Return the accumulator's dtype instead of that of ``x``.
-        with_ties: Return the numbers of edges too.
-        backend: Name of the backend; empty means the best that can.
+        adds: Whether messages are ``weight + x`` instead of ``weight * x``.
+        widen: Return the accumulator's dtype instead of the dtype of ``x``.
+        with_ties: Whether to return the numbers of edges too.
+        backend: Name of the backend; empty means the best backend that can run the call.
 
     Returns:
-        [rows, F], and acc [rows, F]: how many edges reach the extremum, 0 where it is NaN; an empty tensor
-        without ``with_ties``. Where a single edge does, a backend may return ``-1 - p`` instead of 1, with p
-        the edge's position in its row, for its own gradient to read.
+        [rows, F], and acc [rows, F]: how many edges attain the extremum, 0 if it is NaN; an empty tensor
+        without ``with_ties``. If a single edge attains it, a backend may return ``-1 - p`` instead of 1,
+        where p is the edge's position in its row, for its own gradient to read.
     """
 
     x: Tensor
@@ -48,13 +48,13 @@ class ExtremumGrad(NamedTuple):
 
     Attributes:
         call: The call.
-        extremum: Its first result.
-        ties: Its second result, of the backend that computes the gradient.
-        grad: [num_dst, F], to its first result.
-        wanted: For each field of :class:`ExtremumGradients`, whether it is wanted.
+        extremum: The first result of the call.
+        ties: The second result of the call, from the backend that computes the gradient.
+        grad: [num_dst, F], the gradient with respect to the first result.
+        wanted: For each field of :class:`ExtremumGradients`, whether it is requested.
 
     Returns:
-        acc [num_src, F] and acc [E]; empty tensors where not wanted.
+        acc [num_src, F] and acc [E]; empty tensors for gradients that are not requested.
     """
 
     call: Extremum
@@ -70,19 +70,19 @@ class ExtremumGrad(NamedTuple):
 
     @property
     def backend(self) -> str:
-        """Name of the backend; empty means the best that can."""
+        """Name of the backend; empty means the best backend that can run the call."""
         return self.call.backend
 
 
 class ExtremumGradients(NamedTuple):
-    """Gradients to the operands of :class:`Extremum`; None where not wanted."""
+    """Gradients with respect to the operands of :class:`Extremum`; None if not requested."""
 
     x: Tensor | None = None
     weight: Tensor | None = None
 
 
 def run_extremum(graph: Graph, call: Extremum) -> tuple[Tensor, Tensor]:
-    """Runs a call by the formula."""
+    """Run a call by its formula."""
     edge_index = edges_of(graph, call.x)
     message = _messages(edge_index, call, call.widen)
     every = torch.stack([torch.arange(graph.num_edges, device=call.x.device), edge_index[1]])
@@ -94,7 +94,7 @@ def run_extremum(graph: Graph, call: Extremum) -> tuple[Tensor, Tensor]:
 
 
 def run_extremum_grad(graph: Graph, grad: ExtremumGrad) -> tuple[Tensor, Tensor]:
-    """Runs a call by the formula: each edge that ties has its share of the gradient."""
+    """Run a call by its formula: each edge that ties gets its share of the gradient."""
     call, (for_x, for_weight) = grad.call, grad.wanted
     source, target = edge_index = edges_of(graph, call.x)
     message = _messages(edge_index, call, grad.extremum.dtype != call.x.dtype)

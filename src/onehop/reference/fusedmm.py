@@ -1,4 +1,4 @@
-"""Sums over edges that are weighed by both their ends: their call, and naive ``onehop.fusedmm``."""
+"""Sums over edges weighted by both of their ends: their call, and a naive ``onehop.fusedmm``."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from onehop.reference.calls import edges_of, wide
 
 
 class Fusedmm(NamedTuple):
-    """Each edge's message times its weight, summed over each row; x = dst[i], y = src[j].
+    """Each edge's message times its weight, summed over each row, where x = dst[i] and y = src[j].
 
     Attributes:
         dst: [num_dst, F].
@@ -19,7 +19,7 @@ class Fusedmm(NamedTuple):
         rule: "dot": ``factor * x . y`` times y; "sigmoid": its sigmoid times y; "tdist":
             ``1 / (1 + factor * |x - y|^2)`` times x - y.
         factor: See ``rule``.
-        backend: Name of the backend; empty means the best that can.
+        backend: Name of the backend; empty means the best backend that can run the call.
 
     Returns:
         [num_dst, F].
@@ -35,23 +35,23 @@ class Fusedmm(NamedTuple):
 
 
 class FusedmmGradients(NamedTuple):
-    """Gradients to the operands of :class:`Fusedmm`; None where not wanted."""
+    """Gradients with respect to the operands of :class:`Fusedmm`; None if not requested."""
 
     dst: Tensor | None = None
     src: Tensor | None = None
 
 
 def run_fusedmm(graph: Graph, call: Fusedmm) -> Tensor:
-    """Runs a call by the formula."""
+    """Run a call by its formula."""
     edge_index = edges_of(graph, call.src)
     return fusedmm(edge_index, wide(call.dst), wide(call.src), call.rule, call.factor).to(call.src.dtype)
 
 
 def fusedmm(edge_index: Tensor, dst: Tensor, src: Tensor, kernel: str, scale: float = 1.0) -> Tensor:
-    """A message for every edge, weighted by its ends, summed over each destination.
+    """Compute a message for every edge, weighted by its ends, and sum the messages over each destination.
 
     Args:
-        edge_index: [2, E], sources above destinations.
+        edge_index: [2, E], with sources in row 0 and destinations in row 1.
         dst: [num_dst, F].
         src: [num_src, F].
         kernel: "sigmoid": ``sigmoid(scale * dst . src) * src``; "tdist":

@@ -1,7 +1,7 @@
-"""Specifications run on torch's own functions, also where a patch replaces these by our kernels.
+"""Running specifications on torch's own functions, even where a patch replaces them by our kernels.
 
-Otherwise a specification would check a kernel against itself, and a gradient that is taken by a specification
-would never end.
+Otherwise a specification would check a kernel against itself, and a gradient computed by a specification
+would recurse without end.
 """
 
 from contextlib import AbstractContextManager
@@ -13,5 +13,5 @@ runs_specification = Scoped("onehop_specification", False)
 
 
 def independent() -> AbstractContextManager[bool]:
-    """Leaves torch's functions to torch inside the block."""
+    """Use torch's own functions inside the block."""
     return runs_specification.set(True)

@@ -1,4 +1,4 @@
-"""Naive programs of messages: every edge's rows gathered, computed by torch, and reduced."""
+"""Naive message programs: every edge's rows are gathered, computed by torch, and reduced."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -38,19 +38,20 @@ _FUNCTIONS: dict[str, Callable[..., Tensor]] = {
 def message(
     edge_index: Tensor, num_dst: int, program: Program, operands: Sequence[Tensor], reductions: Sequence[str]
 ) -> tuple[Tensor, ...]:
-    """The messages of all edges, reduced over each destination in several ways.
+    """Compute the messages of all edges, and reduce them over each destination in several ways.
 
     Args:
-        edge_index: [2, E], sources above destinations.
+        edge_index: [2, E], with sources in row 0 and destinations in row 1.
         num_dst: Number of destinations.
-        program: The message.
-        operands: For each of the program's: [num_src, width], [num_dst, width] or [E, width]; [width] of a
-            fixed row; [rows, columns] of a matrix.
-        reductions: Some of "sum", "mean", "squares" (the mean of the squares), "max" and "min"; gradients of
-            these two as :func:`.aggregate` says. "edges" leaves the messages as they are.
+        program: The program that computes the message.
+        operands: A tensor for each of the program's operands: [num_src, width], [num_dst, width] or [E,
+            width]; [width] for a fixed row; [rows, columns] for a matrix.
+        reductions: Some of "sum", "mean", "squares" (the mean of the squares), "max" and "min";
+            :func:`.aggregate` describes the gradients of max and min. "edges" returns the messages without
+            reduction.
 
     Returns:
-        For each reduction, [num_dst, width of the message]; for "edges" [E, width].
+        For each reduction, [num_dst, width of the message]; for "edges", [E, width].
     """
     source, target = edge_index[0].long(), edge_index[1].long()
     edges = source.numel()
@@ -85,7 +86,7 @@ def message(
 
 
 def _spread(rows: Tensor, width: int, block: int) -> Tensor:
-    """Each ``block`` numbers, over and over."""
+    """Repeat each block of ``block`` numbers until the row has ``width`` numbers."""
     times = width // rows.size(1)
     each = rows.reshape(len(rows), rows.size(1) // block, 1, block)
     return each.expand(-1, -1, times, -1).flatten(1)
@@ -94,7 +95,7 @@ def _spread(rows: Tensor, width: int, block: int) -> Tensor:
 def _collected(
     rows: Tensor, width: int, block: int, fold: Callable[[Tensor, int], Tensor] = torch.sum
 ) -> Tensor:
-    """Folds so many consecutive ``block`` numbers, number by number."""
+    """Fold consecutive blocks of ``block`` numbers, number by number, to ``width`` numbers."""
     count = rows.size(1) // width
     return fold(rows.reshape(len(rows), width // block, count, block), 2).flatten(1)
 

@@ -1,4 +1,4 @@
-"""Neighbours drawn around seeds, hop by hop, one edge at a time: what ``csrc/sampling`` does with threads."""
+"""Neighbours drawn around seeds, hop by hop: a naive version of what ``csrc/sampling`` does with threads."""
 
 import bisect
 import itertools
@@ -12,7 +12,7 @@ _STEP = 0x9E3779B97F4A7C15
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """Edges of one relation, in compressed sparse rows of destinations.
+    """Edges of one relation, in compressed sparse rows, one row per destination.
 
     Attributes:
         rowptr: [num_dst + 1].
@@ -20,9 +20,9 @@ class Relation:
         fan_out: For each hop, how many edges of a row are drawn; -1 means all.
         src: Number of the sources' node type.
         dst: Number of the destinations' node type.
-        weight: [E]; None: every edge is as likely.
-        edge_time: [E], ascending in each row; None without.
-        src_time: [num_src], ascending along each row; None without.
+        weight: [E]; None means that every edge is equally likely.
+        edge_time: [E], ascending in each row; None means no times.
+        src_time: [num_src]; the times of a row's sources must ascend. None means no times.
     """
 
     rowptr: Sequence[int]
@@ -35,7 +35,7 @@ class Relation:
     src_time: Sequence[int] | None = None
 
     def time(self, edge: int) -> int | None:
-        """The time of an edge or of its source; None without times."""
+        """Return the time of an edge or of its source; None without times."""
         if self.edge_time is not None:
             return self.edge_time[edge]
         return None if self.src_time is None else self.src_time[self.col[edge]]
@@ -43,12 +43,14 @@ class Relation:
 
 @dataclass(slots=True)
 class Drawn:
-    """A batch.
+    """A batch of drawn nodes and edges.
 
     Attributes:
         nodes: For each type, its nodes as (tree, node); the tree is 0 unless disjoint.
-        edges: For each relation, its edges as (source, destination, edge), by the batch's numbers of nodes.
-        nodes_per_hop: For each type, how many nodes the seeds are, and how many each hop found.
+        edges: For each relation, its edges as (source, destination, edge); source and destination are the
+            batch's node numbers.
+        nodes_per_hop: For each type, the number of seeds, followed by the number of nodes that each hop
+            found.
         edges_per_hop: For each relation, how many edges each hop drew.
     """
 
@@ -59,14 +61,14 @@ class Drawn:
 
 
 def mixed(z: int) -> int:
-    """SplitMix64's output function: G. Steele, D. Lea, C. Flood, OOPSLA 2014."""
+    """Apply SplitMix64's output function: G. Steele, D. Lea, C. Flood, OOPSLA 2014."""
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _WORD
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _WORD
     return z ^ (z >> 31)
 
 
 def stream(seed: int, number: int) -> Iterator[int]:
-    """Random words of 64 bits, of one of many streams of a seed."""
+    """Yield random 64-bit words from one of many streams of a seed."""
     state = mixed((mixed((seed + _STEP) & _WORD) ^ ((number + 1) * _STEP)) & _WORD)
     while True:
         state = (state + _STEP) & _WORD
@@ -87,20 +89,21 @@ def draw(
     times: Sequence[int] | None = None,
     first_trees: Sequence[int] | None = None,
 ) -> Drawn:
-    """Draws a batch.
+    """Draw a batch around seeds.
 
     Args:
         relations: The graph.
         seeds: For each node type, its seeds.
-        key: What the random numbers depend on.
-        hops: How often neighbours are drawn, of the nodes that the hop before found.
-        replace: Whether an edge can be drawn again from the same row.
-        disjoint: Whether every seed has a tree of its own, whose nodes are not those of another.
-        last: Whether the latest neighbours are drawn, where there are times.
-        induced: Whether the edges are all those between the nodes found, in the end.
+        key: A number from which all random numbers are derived.
+        hops: Number of hops; each hop draws neighbours of the nodes that the previous hop found.
+        replace: Whether an edge can be drawn more than once from the same row.
+        disjoint: Whether every seed has its own tree, which shares no nodes with other trees.
+        last: Whether the latest neighbours are drawn, if there are times.
+        induced: Whether the batch has all edges between its nodes instead of only the drawn edges.
         shared: Whether the rows of a hop draw the sources with the smallest random numbers.
-        times: For each tree, the time that no neighbour may exceed; None without times.
-        first_trees: For each node type, the number of its first seed's tree; None: in the order of the types.
+        times: For each tree, the time that no neighbour may exceed; None means no times.
+        first_trees: For each node type, the number of its first seed's tree; None numbers trees in the order
+            of the types.
     """
     if first_trees is None:
         first_trees = [0, *itertools.accumulate(len(of_type) for of_type in seeds)][: len(seeds)]

@@ -1,4 +1,4 @@
-"""Naive product of scaled statistics: all of them side by side, times a matrix."""
+"""Naive product of scaled statistics: all scaled statistics are concatenated and multiplied by a matrix."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,12 +9,13 @@ from torch import Tensor
 def scaled_statistics(
     reduced: Mapping[str, Tensor], statistics: Sequence[str], scales: Tensor, weight: Tensor
 ) -> Tensor:
-    """Statistics of rows, times each of their scales, times a matrix.
+    """Multiply statistics of rows by each of their scales, and then by a matrix.
 
     Args:
-        reduced: [N, F] each: what statistics are made of, by name.
-        statistics: Names in it, or "var" or "std", which are made of its "mean" and "squares" (the mean of
-            the squares). PyG's standard deviation has a least variance of 1e-5, and is 0 up to there.
+        reduced: By name, [N, F] each: the values from which the statistics are computed.
+        statistics: Names in ``reduced``; or "var" or "std", which are computed from its "mean" and "squares"
+            (the mean of the squares). PyG's standard deviation clamps the variance at 1e-5, and is 0 up to
+            there.
         scales: [N, S].
         weight: [S, statistics * F, M].
 

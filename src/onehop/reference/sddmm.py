@@ -1,4 +1,4 @@
-"""Sampled dense-dense product, a dot product for every edge: its call, and naive ``onehop.sddmm``."""
+"""Sampled dense-dense product, a dot product for every edge: its call, and a naive ``onehop.sddmm``."""
 
 from typing import NamedTuple
 
@@ -16,9 +16,9 @@ class Sddmm(NamedTuple):
         src: [num_src, H, F], of the same dtype.
         graph: Number of the graph.
         edges: E.
-        mean: Divide each product by the number of edges of its destination.
-        widen: Return the accumulator's dtype instead of the operands'.
-        backend: Name of the backend; empty means the best that can.
+        mean: Whether to divide each product by the number of edges of its destination.
+        widen: Return the accumulator's dtype instead of the operands' dtype.
+        backend: Name of the backend; empty means the best backend that can run the call.
 
     Returns:
         [E, H], in the caller's edge order.
@@ -34,14 +34,14 @@ class Sddmm(NamedTuple):
 
 
 class SddmmGradients(NamedTuple):
-    """Gradients to the operands of :class:`Sddmm`; None where not wanted."""
+    """Gradients with respect to the operands of :class:`Sddmm`; None if not requested."""
 
     dst: Tensor | None = None
     src: Tensor | None = None
 
 
 def run_sddmm(graph: Graph, call: Sddmm) -> Tensor:
-    """Runs a call by the formula."""
+    """Run a call by its formula."""
     dst = wide(call.dst)
     if call.mean:
         dst = dst * shares_of(graph, dst).view(-1, 1, 1)
@@ -50,10 +50,10 @@ def run_sddmm(graph: Graph, call: Sddmm) -> Tensor:
 
 
 def sddmm(edge_index: Tensor, dst: Tensor, src: Tensor) -> Tensor:
-    """A dot product for every edge.
+    """Compute a dot product for every edge.
 
     Args:
-        edge_index: [2, E], sources above destinations.
+        edge_index: [2, E], with sources in row 0 and destinations in row 1.
         dst: [num_dst, F] or [num_dst, H, F].
         src: [num_src, F] or [num_src, H, F].
 

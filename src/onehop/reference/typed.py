@@ -1,4 +1,4 @@
-"""Naive products of rows with the matrix of their type, and sums of them over edges."""
+"""Naive products of rows with the matrix of their type, and sums of these products over edges."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,10 @@ from torch import Tensor
 
 
 def typed_product(parts: Sequence[Tensor], matrices: Tensor) -> Tensor:
-    """The rows of each type, times its matrices.
+    """Multiply the rows of each type by the type's matrices.
 
     Args:
-        parts: [N, H * K] for each type, of which there is at least one.
+        parts: [N, H * K] for each type; there is at least one type.
         matrices: [types, H, K, M].
 
     Returns:
@@ -27,11 +27,11 @@ def typed_product(parts: Sequence[Tensor], matrices: Tensor) -> Tensor:
 def typed_sum(
     x: Tensor, edge_index: Tensor, edge_type: Tensor, matrices: Tensor, num_dst: int, reduce: str
 ) -> Tensor:
-    """The sum over types of the reduced rows of a type's sources, times its matrix, for each destination.
+    """Sum, over types, the reduced rows of a type's sources times the type's matrix, for each destination.
 
     Args:
         x: [num_src, K].
-        edge_index: [2, E], sources above destinations.
+        edge_index: [2, E], with sources in row 0 and destinations in row 1.
         edge_type: [E].
         matrices: [types, K, M].
         num_dst: Number of destinations.

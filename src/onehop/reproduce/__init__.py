@@ -1,8 +1,9 @@
-"""The figures and tables of four published works, computed here beside the published values.
+"""The figures and tables of four published works, computed here and compared with the published values.
 
-A work is a module or a package with a function ``reproduce(quick, progress)``; it is imported when it is
-computed. A figure of a work is a function that returns rows (:func:`onehop.reproduce.tables.row`): published
-values are data at the top of its module, and the function that computes ours is listed in ``reproduce``.
+A work is a module or a package with a function ``reproduce(quick, progress)``, which is imported when the
+work is computed. A figure of a work is a function that returns rows (:func:`onehop.reproduce.tables.row`).
+Published values are data at the top of the work's module, and the function that computes our values is listed
+in ``reproduce``.
 """
 
 import importlib
@@ -23,15 +24,15 @@ WORKS = {
 
 
 def reproduce(work: str, quick: bool = False, progress: Progress = silent) -> Reproduction:
-    """Computes everything that can be had of a work.
+    """Compute all figures of a work that can be computed here.
 
     Args:
         work: A key of :data:`WORKS`.
         quick: Use smaller graphs and fewer rounds: minutes instead of an hour.
-        progress: Told what is being done, and its share, 0 to 1.
+        progress: Called with the current step, and the share that is done, 0 to 1.
 
     Raises:
-        ArgumentError: There is no such work.
+        ArgumentError: The work is unknown.
     """
     check_choice("work", work, WORKS)
     result: Reproduction = importlib.import_module(WORKS[work]).reproduce(quick, progress)

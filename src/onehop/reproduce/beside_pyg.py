@@ -1,4 +1,4 @@
-"""Rows and pictures of what was timed in turns under the patch and in other ways, first PyG's."""
+"""Rows and pictures of times measured in turns under the patch and in other ways, first PyG alone."""
 
 from collections.abc import Mapping
 
@@ -10,9 +10,9 @@ from onehop.reproduce.tables import Chart, Row, number, spans
 
 
 def row(figure: str, compared: Compared, remark: str, over: str = PYG.name, whose: str = "PyG") -> Row:
-    """The time of another way over ours, and the quartiles of the rounds; or why they were not timed.
+    """Return a row with another way's time divided by ours, and quartiles; or why it was not timed.
 
-    The note calls the way ``over`` ``whose``, has both medians, and ends with ``remark``.
+    The note calls the way ``over`` by the name ``whose``, has both medians, and ends with ``remark``.
     """
     ratio = compared.ratio(over, ONEHOP.name)
     if ratio is None:
@@ -25,7 +25,7 @@ def row(figure: str, compared: Compared, remark: str, over: str = PYG.name, whos
 
 
 def charts(name: str, title: str, compared: Mapping[str, Compared]) -> tuple[Chart, ...]:
-    """Milliseconds, PyG beside ours, by group along the axis; no chart where nothing was timed."""
+    """Return a chart of milliseconds by group, PyG and ours; no chart if nothing was timed."""
     timed = {group: each.times for group, each in compared.items() if each.ratio(PYG.name, ONEHOP.name)}
     if not timed:
         return ()

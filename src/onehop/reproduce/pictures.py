@@ -1,4 +1,4 @@
-"""Pictures of a reproduction: grouped bars, published values beside baselines, prior works and ours."""
+"""Pictures of a reproduction: grouped bars of published values, baselines, prior works and ours."""
 
 import itertools
 import textwrap
@@ -11,13 +11,13 @@ from onehop.reproduce.tables import Chart, Reproduction, number
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Inches: at 100 pixels an inch the picture is 800 pixels wide.
+# In inches: at 100 pixels per inch, the picture is 800 pixels wide.
 _WIDTH, _HEIGHT = 8.0, 4.4
-# Letters of all labels along the horizontal axis, side by side; and bars that have room for upright figures.
+# Number of letters of all labels along the horizontal axis; maximum number of bars with horizontal figures.
 _LETTERS, _MOST_UPRIGHT = 96, 18
-# Of the legend, whose lines are about equally long.
+# Maximum number of legend columns, so that the legend's lines are about equally long.
 _MOST_COLUMNS = 5
-# Share of the axis that figures take above the tallest bar, horizontal and upright.
+# Share of the axis that figures take above the tallest bar, for horizontal and upright figures.
 _ABOVE, _ABOVE_UPRIGHT = 0.05, 0.14
 
 
@@ -26,10 +26,10 @@ def draw(reproduction: Reproduction, folder: Path) -> list[Path]:
 
     Args:
         reproduction: The reproduction.
-        folder: The pictures' folder; made if it is missing.
+        folder: The folder for the pictures; created if it is missing.
 
     Returns:
-        The files, PNG, named after the work and the chart.
+        The PNG files, named after the work and the chart.
 
     Raises:
         ConfigurationError: matplotlib is not installed.
@@ -84,7 +84,7 @@ def draw_chart(chart: Chart, path: Path) -> None:
 
 
 def _make_room(axes: "Axes", chart: Chart) -> None:
-    """Lets the axis end above the figures over the tallest bar."""
+    """Extend the axis above the figures over the tallest bar."""
     above = _ABOVE_UPRIGHT if _is_upright(len(chart.series), len(chart.groups)) else _ABOVE
     bottom, top = axes.get_ylim()
     if chart.logarithmic:

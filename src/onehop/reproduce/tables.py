@@ -1,4 +1,4 @@
-"""Rows with a published figure and ours, pictures of them, and the table of rows."""
+"""Rows with a published figure and ours, pictures of rows, and tables of rows."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,26 +8,26 @@ from onehop.errors import ArgumentError
 from onehop.tables import Column, Table
 
 Values = tuple[float | None, ...]
-# How far a published figure may be from one value that it was rounded from.
+# Relative tolerance: a published figure is rounded to two or three digits.
 _ROUNDED = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One figure of a paper, or one of ours that belongs beside it.
+    """One figure of a paper, or one of our figures that belongs with it.
 
     Attributes:
-        figure: Name: the quantity, and the graph, model or width it is of.
-        paper: The published value; None where none is published or could be read.
-        ours: The value here; None where it cannot be had, for which ``note`` gives the reason.
-        low: Least value under the assumed constants; None where nothing is assumed, or nothing is known.
+        figure: The figure's name: the quantity, and its graph, model or width.
+        paper: The published value; None if none is published or it could not be read.
+        ours: The value here; None if it cannot be computed, and then ``note`` gives the reason.
+        low: Smallest value under the assumed constants; None if nothing is assumed or known.
         high: Largest value under the assumed constants.
         unit: Unit of all four; "x" for ratios.
         note: One sentence on the difference, or on what is missing.
-        headline: Whether it is one of the few figures that the work is known for.
+        headline: Whether it is one of the work's headline figures.
 
     Raises:
-        ArgumentError: The note is empty, or the interval does not hold the value.
+        ArgumentError: The note is empty, or the interval does not contain the value.
     """
 
     figure: str
@@ -40,7 +40,7 @@ class Row:
     headline: bool = False
 
     def __post_init__(self) -> None:
-        """Checks the note and the interval."""
+        """Check the note and the interval."""
         if not self.figure or not self.note:
             raise ArgumentError(f"row: expected a figure and a note, got {self.figure!r} and {self.note!r}.")
         if (self.low is None) != (self.high is None):
@@ -55,15 +55,16 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """Ours over the paper's; None where one of them is missing."""
+        """Our value divided by the paper's; None if one of them is missing."""
         return self.ours / self.paper if self.ours is not None and self.paper else None
 
     @property
     def verdict(self) -> str | None:
-        """Return "agrees", "differs" or, without a value here, "open"; None where nothing is published.
+        """Return "agrees", "differs" or, without a value here, "open"; None if nothing is published.
 
-        A value agrees whose interval holds one that rounds to the published value or, without an interval,
-        which is within :data:`_ROUNDED` of it: papers state two or three digits.
+        A value with an interval agrees if the interval contains a number that rounds to the published value.
+        A value without an interval agrees if it is within :data:`_ROUNDED` of the published value, because
+        papers give two or three digits.
         """
         if self.paper is None:
             return None
@@ -77,7 +78,7 @@ class Row:
         return "agrees" if agrees else "differs"
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON; null where there is no value."""
+        """Return the row, ready for JSON, with null for missing values."""
         names = ("figure", "paper", "ours", "ratio", "low", "high", "unit", "note", "headline", "verdict")
         return {name: getattr(self, name) for name in names}
 
@@ -92,18 +93,18 @@ def row(
     headline: bool = False,
     otherwise: str = "",
 ) -> Row:
-    """A :class:`Row`, whose interval is the range of several values.
+    """Return a :class:`Row` whose interval is the range of several values.
 
     Args:
-        figure: As of a row.
-        unit: As of a row.
-        note: As of a row.
-        ours: The value here. Several values: ours, then those under other assumptions, whose range is the
-            interval. None where it cannot be had.
-        paper: As of a row.
-        headline: As of a row.
-        otherwise: A sentence that says which assumption would have to be false for the published value. The
-            note of a row that differs ends with it.
+        figure: See :class:`Row`.
+        unit: See :class:`Row`.
+        note: See :class:`Row`.
+        ours: The value here. If there are several values: ours, followed by the values under other
+            assumptions; their range is the interval. None if it cannot be computed.
+        paper: See :class:`Row`.
+        headline: See :class:`Row`.
+        otherwise: A sentence that says which assumption would have to be wrong for the published value to be
+            right. It is added to the note if the row differs.
     """
     values: dict[str, float | None] = {"ours": None}
     if isinstance(ours, float | int):
@@ -119,10 +120,10 @@ class Series:
     """The bars of one colour.
 
     Attributes:
-        label: Entry of the legend.
+        label: The entry in the legend.
         values: A value for each group; None means no bar.
-        low: Lower ends of the intervals; empty for none.
-        high: Upper ends.
+        low: Lower ends of the intervals; empty means no intervals.
+        high: Upper ends of the intervals.
     """
 
     label: str
@@ -132,12 +133,12 @@ class Series:
 
 
 def plain(values: Mapping[str, Iterable[float | None]]) -> tuple[Series, ...]:
-    """Series of values, by label."""
+    """Return series of values, by label."""
     return tuple(Series(label=label, values=tuple(each)) for label, each in values.items())
 
 
 def spans(values: Mapping[str, Sequence[Values]]) -> tuple[Series, ...]:
-    """Series of values with the lower and the upper ends of their intervals, by label."""
+    """Return series of values with the lower and upper ends of their intervals, by label."""
     series = []
     for label, bars in values.items():
         middle, low, high = zip(*bars, strict=True) if bars else ((), (), ())
@@ -146,7 +147,7 @@ def spans(values: Mapping[str, Sequence[Values]]) -> tuple[Series, ...]:
 
 
 def published(rows: Sequence[Row], here: str = "here") -> tuple[Series, ...]:
-    """Published values beside ours, which are called ``here``, with their intervals; a group a row."""
+    """Return series of published values and of ours, labelled ``here``, with intervals; one group per row."""
     paper = plain({"published": [row.paper for row in rows]})
     return paper + spans({here: [(row.ours, row.low, row.high) for row in rows]})
 
@@ -156,14 +157,14 @@ class Chart:
     """A picture of grouped bars.
 
     Attributes:
-        name: Stem of the file's name.
+        name: Stem of the picture's file name.
         title: Quantity, graphs, width.
         machine: Machine, simulated or real, for the second line of the title.
         unit: Label of the vertical axis.
         groups: Labels along the horizontal axis.
         series: The bars; each has a value for each group.
-        logarithmic: Whether the vertical axis is.
-        absent: What a group without any bar says in their place.
+        logarithmic: Whether the vertical axis is logarithmic.
+        absent: Text that is shown for a group without any bar.
 
     Raises:
         ArgumentError: A series has more or fewer values than there are groups.
@@ -179,7 +180,7 @@ class Chart:
     absent: str = "none"
 
     def __post_init__(self) -> None:
-        """Checks the numbers of values."""
+        """Check the numbers of values."""
         for series in self.series:
             for values in (series.values, series.low or series.values, series.high or series.values):
                 if len(values) != len(self.groups):
@@ -191,11 +192,11 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reproduction:
-    """Everything that could be had of one work.
+    """All figures of one work that could be computed.
 
     Attributes:
-        work: Its name on the command line.
-        source: Authors, title, place, year; and which part of it could be read.
+        work: The work's name on the command line.
+        source: Authors, title, place and year; and which part of the work could be read.
         rows: The figures.
         charts: The pictures.
     """
@@ -206,7 +207,7 @@ class Reproduction:
     charts: tuple[Chart, ...] = field(default=())
 
     def as_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the reproduction, ready for JSON."""
         return {
             "work": self.work,
             "source": self.source,
@@ -216,21 +217,21 @@ class Reproduction:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """The rows as a table, for the terminal and as Markdown for the pages.
+    """Return the rows as a table, for the terminal and as Markdown for the documentation.
 
     Args:
-        rows: As :meth:`onehop.reproduce.Row.as_dict` gives them.
+        rows: Rows in the form of :meth:`onehop.reproduce.Row.as_dict`.
     """
     return Table(_COLUMNS, rows)
 
 
 def headlines(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Rows of several works, each with its ``work``: the published value, ours, and the verdict."""
+    """Return a table of rows of several works with their ``work``: the published value, ours, the verdict."""
     return Table(_HEADLINE_COLUMNS, rows)
 
 
 def number(value: float | None) -> str:
-    """A value with three significant digits, thousands in full; empty for None."""
+    """Return a value with three significant digits, integers from 1000 on; empty for None."""
     if value is None:
         return ""
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

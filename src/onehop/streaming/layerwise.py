@@ -1,6 +1,6 @@
-"""Layer-by-layer inference from disk to disk: all rows of a layer before the next one begins.
+"""Layer-by-layer inference from disk to disk: all rows of a layer are computed before the next layer begins.
 
-What is aggregated is on disk; everything between two aggregations is computed for some rows at a time.
+Aggregations read files on disk; everything between two aggregations is computed for some rows at a time.
 """
 
 import hashlib
@@ -33,18 +33,18 @@ from onehop.streaming.work_folder import begin, confirm, features_of, finish, in
 Key = TypeVar("Key", bound=Hashable)
 
 AHEAD = 2
-"""So many blocks are in memory: the one in use, and the one that is read."""
+"""Number of blocks in memory: the block in use, and the block that is being read."""
 
 
 def row_blocks(
     files: Mapping[Key, MatrixFile], rows: int, step: int, piece_bytes: int
 ) -> Generator[tuple[int, dict[Key, Tensor]]]:
-    """Blocks of rows of all matrices: the first row's number, and of each matrix [step or fewer, columns].
+    """Yield blocks of rows of all matrices: the first row's number, and per matrix [step or fewer, columns].
 
-    A block may be written to. It is no longer valid after the next one is taken. Close the generator where
-    not all blocks are taken: a thread reads ahead. There are ``rows`` rows, or fewer than a matrix has.
-    Pieces that are being read, of all matrices together, take ``piece_bytes``. Raises a FileFormatError if a
-    file is truncated.
+    A block may be written to, and is valid until the next block is taken. Close the generator if not all
+    blocks are taken, because a thread reads ahead. ``rows`` is the number of rows to read, at most a
+    matrix's. The pieces that are being read take ``piece_bytes`` for all matrices together. Raises a
+    FileFormatError if a file is truncated.
     """
     share = piece_bytes // max(len(files), 1)
     readers = {key: Panels(file, min(share, most_bytes(file))) for key, file in files.items()}
@@ -68,27 +68,29 @@ def row_blocks(
             yield row, blocks
 
 
-# Of the budget: for the rows of all tensors between two aggregations, and for pieces they are read in.
+# Shares of the budget: for the rows of all tensors between two aggregations, and for the pieces in which they
+# are read.
 _ROWS, _PIECES = 0.75, 0.1
-# For each byte of what is computed: itself, and what a layer or function has on the way to it.
+# For each byte that is computed: the byte itself, and intermediate results of a layer or function.
 _COMPUTED = 2
-# For each byte of what is written: the block, one that waits, and one turned round for the file.
+# For each byte that is written: the block, a block that waits, and a block transposed for the file.
 _WRITTEN = 3
-# Of a block: a column of this number of rows is a request that keeps a disk busy.
+# Maximum rows in a block; a column of this many rows is a large enough request to keep a disk busy.
 _MOST_ROWS = 1 << 18
 
 
 class Layer(NamedTuple):
-    """A layer over edges, divided.
+    """A layer over edges, divided into its parts.
 
     Attributes:
-        before: Of rows of the layer's input, the rows that are aggregated; None means that they are these.
-        normalise: As for :func:`onehop.hops`.
-        reduce: Of "none" normalisation: as for :func:`onehop.aggregate`.
-        after: Of the aggregated rows, and those of the input, or None where it does not need them, the
-            layer's result.
-        needs_input: Whether it does.
-        what: All else that the result depends on beside parameters, ready for JSON.
+        before: Maps rows of the layer's input to the rows that are aggregated; None means that they are the
+            same.
+        normalise: See :func:`onehop.hops`.
+        reduce: With "none" normalisation, see :func:`onehop.aggregate`.
+        after: Maps the aggregated rows, and the input's rows or None if they are not needed, to the layer's
+            result.
+        needs_input: Whether ``after`` needs the input's rows.
+        what: Everything else that the result depends on except parameters, ready for JSON.
     """
 
     before: Callable[[Tensor], Tensor] | None
@@ -107,10 +109,10 @@ def infer(
     memory: int | None,
     divide: Callable[[nn.Module], Layer | str | None],
 ) -> Path:
-    """See :func:`onehop.infer`.
+    """Run :func:`onehop.infer`.
 
-    ``divide`` returns the division of a module, the reason why there is none, or None if it is no layer over
-    edges.
+    ``divide`` returns the division of a module, the reason why it cannot be divided, or None if the module is
+    not a layer over edges.
     """
     if not isinstance(graph, StoredGraph) or graph.num_src != graph.num_dst:
         raise ArgumentError(
@@ -152,14 +154,14 @@ def infer(
 
 
 class _Held(NamedTuple):
-    """A file that is there: a node's rows, or what a layer has aggregated, which is not yet its result."""
+    """A file that exists: a node's rows, or a layer's aggregated rows before its result is computed."""
 
     node: fx.Node
     aggregated: bool
 
 
 class _Inference:
-    """The files that are there, and those that are still to be made."""
+    """The files that exist, and the files that are still to be computed."""
 
     def __init__(
         self, model: nn.Module, graph: StoredGraph, x: object, layers: dict[fx.Node, Layer], work: Path
@@ -169,7 +171,7 @@ class _Inference:
         self._features = MatrixFile.open("x", x)
 
     def result(self, nodes: list[fx.Node], memory: int | None, budget: int) -> Path:
-        """Computes what is left; returns the file of the model's result."""
+        """Compute the remaining files, and return the file of the model's result."""
         self._files[_Held(nodes[0], False)] = self._features
         output = nodes[-1].args[0]
         assert isinstance(output, fx.Node)
@@ -180,7 +182,7 @@ class _Inference:
             source = self._x if argument is nodes[0] else None
             inner, rows = self._work / f"{node.name}.input.npy", _Held(argument, False)
             path = self._work / f"{node.name}.npy"
-            # Of what is done, files may have been removed; those that are there are needed by others.
+            # Files of finished steps may have been removed; existing files are needed by other steps.
             left_to_do = not _mark(path).exists()
             if left_to_do and (layer.before is not None or rows not in self._files):
                 self._once(inner, partial(self._write_rows, argument, layer.before, True, budget))
@@ -196,13 +198,13 @@ class _Inference:
                 inner.unlink(missing_ok=True)
             left.remove(node)
             self._remove_but([output, *(each.args[0] for each in left)])
-        # A name that no node has: theirs have no dots.
+        # No node has this name, because node names have no dots.
         result = self._work / "the.result.npy"
         self._once(result, partial(self._write_rows, output, None, False, budget))
         return result
 
     def _once(self, path: Path, make: Callable[[Path], object]) -> None:
-        """Makes a file, unless an earlier run has; it may have been removed since, as of no more use."""
+        """Create a file unless an earlier run did; a file that is no longer needed may have been removed."""
         mark = _mark(path)
         if not mark.exists():
             make(path)
@@ -216,7 +218,7 @@ class _Inference:
             graph = looped(graph, self._work / "graph", budget)
         scale = scale_of(graph, self._features, layer.normalise)
         scales = streaming.Scales(scale, scale)
-        # As wide as the model computes: sums of 16 bits would be rounded, or have no end.
+        # Aggregate in the dtype in which the model computes; sums in 16 bits would be rounded or overflow.
         wide = self._features.wide
         streaming.aggregate(graph, source, None, layer.reduce, path, memory, scales, result=wide)
 
@@ -228,10 +230,10 @@ class _Inference:
         budget: int,
         path: Path,
     ) -> None:
-        """Computes all rows of a node, changed, and writes them: some are read and some written meanwhile."""
+        """Compute all rows of a node, apply ``change``, and write them; reading and writing overlap."""
         rows, pieces = self._graph.num_dst, int(budget * _PIECES)
         files = {each: self._files[each] for each in self._sources([node])}
-        # One row shows how wide everything is.
+        # A single row shows the widths of all tensors.
         few, seen = min(rows, 1), dict[fx.Node, Tensor]()
         inputs = next((block for _, block in row_blocks(files, few, 1, 0)), {})
         if not few:
@@ -256,7 +258,7 @@ class _Inference:
             with writing("out", path):
                 beside.replace(path)
         except BaseException:
-            # It would be begun anew, and its room is of use to others.
+            # A later run would start it again, and other files can use its space.
             beside.unlink(missing_ok=True)
             raise
 
@@ -267,14 +269,15 @@ class _Inference:
         inputs: Mapping["_Held", Tensor],
         seen: dict[fx.Node, Tensor] | None = None,
     ) -> Tensor:
-        """[rows, .] of a node, of the same rows of files; ``seen`` gets the rows of all nodes on the way."""
+        """Return [rows, .] of a node, from the same rows of files; ``seen`` collects all nodes' rows."""
         out = self._value(node, inputs, {} if seen is None else seen)
         return out if change is None else change(out)
 
     def _value(self, node: fx.Node, inputs: Mapping["_Held", Tensor], seen: dict[fx.Node, Tensor]) -> Tensor:
         out = seen.get(node, inputs.get(_Held(node, False)))
         if out is None:
-            # No function of its own that refers to itself: a circle would keep all rows of the block.
+            # Not a nested function that refers to itself: the reference cycle would keep all rows of the
+            # block.
             value = partial(self._value, inputs=inputs, seen=seen)
             summed = inputs.get(_Held(node, True))
             out = run(node, self._model, value) if summed is None else self._finished(node, summed, value)
@@ -282,13 +285,13 @@ class _Inference:
         return out
 
     def _finished(self, node: fx.Node, aggregated: Tensor, value: Callable[[fx.Node], Tensor]) -> Tensor:
-        """The result of a layer, of what it has aggregated."""
+        """Return the result of a layer from its aggregated rows."""
         layer, argument = self._layers[node], node.args[0]
         assert isinstance(argument, fx.Node)
         return layer.after(aggregated, value(argument) if layer.needs_input else None)
 
     def _sources(self, roots: list[Any]) -> set[_Held]:
-        """The files that nodes are computed from."""
+        """Return the files from which nodes are computed."""
         files: set[_Held] = set()
         waiting, met = list(roots), set(roots)
         while waiting:
@@ -305,7 +308,7 @@ class _Inference:
         return files
 
     def _remove_but(self, roots: list[Any]) -> None:
-        """Removes the files that none of the nodes that are still wanted is computed from."""
+        """Remove the files that no node that is still needed is computed from."""
         for held in set(self._files) - self._sources(roots):
             path = self._files.pop(held).path
             if path.parent == self._work:
@@ -314,13 +317,13 @@ class _Inference:
 
 
 def _copied(block: Tensor, inputs: Mapping[_Held, Tensor]) -> Tensor:
-    """A block that stays when the next rows are read into the place of those given."""
+    """Return a block that stays valid when the next rows are read into the memory of the inputs."""
     is_input = any(block.data_ptr() == rows.data_ptr() for rows in inputs.values())
     return block.clone() if is_input else block
 
 
 def _write(file: MatrixFile, blocks: Iterable[tuple[int, Tensor]], most_bytes: int) -> None:
-    """Writes blocks of rows, some bytes of which may wait, while the next ones are made."""
+    """Write blocks of rows while the next ones are computed; ``most_bytes`` of them may wait."""
     with writing("out", file.path):
         written = file.path.open("r+b")
     with written, Waiting(most_bytes, partial(file.sync, written), _nothing) as writer:
@@ -332,16 +335,16 @@ def _write(file: MatrixFile, blocks: Iterable[tuple[int, Tensor]], most_bytes: i
 
 
 def _nothing(written: int) -> None:
-    """Notes nothing: a file that is interrupted is begun anew."""
+    """Record nothing, because an interrupted file is started again."""
 
 
 def _mark(path: Path) -> Path:
-    """The empty file that says that a file was made."""
+    """Return the empty marker file that says that a file is complete."""
     return path.with_suffix(".done")
 
 
 def _digest(model: nn.Module, plan: fx.Graph) -> str:
-    """Of the parameters, the buffers, other tensors in use, and all that the model says of itself."""
+    """Return a hash of the parameters, the buffers, other tensors in use, and the model's description."""
     digest = hashlib.blake2b(str(model).encode())
     others = ((node.name, constant(node)) for node in plan.nodes if node.op == "get_attr")
     for name, value in (*model.named_parameters(), *model.named_buffers(), *others):

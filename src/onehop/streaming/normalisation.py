@@ -1,4 +1,4 @@
-"""GCN's normalisation of graphs on disk: one loop at each node, and the factors that follow from degrees."""
+"""GCN's normalisation of graphs on disk: a self loop at each node, and factors computed from degrees."""
 
 from pathlib import Path
 
@@ -16,16 +16,17 @@ from onehop.ops.streaming.matrix_file import WIDE, MatrixFile
 SCALED = ("gcn", "symmetric")
 """The normalisations that scale both ends of an edge."""
 
-# Their degrees are in memory beside the scales.
+# Number of rows whose degrees are in memory at a time, in addition to the scales.
 _ROWS = 1 << 16
-# Of the budget, while loops are added, when nothing else is in memory.
+# Share of the budget while loops are added; nothing else is in memory at that time.
 _LOOPS = 0.5
-# Of that for each edge of a piece: as read, which are kept, places of loops, and together again.
+# Bytes of this share per edge of a piece: edges as read, edges kept, positions of loops, and the merged
+# edges.
 _EDGE_BYTES = 64
 
 
 def scale_of(graph: StoredGraph, features: MatrixFile, normalise: str) -> Tensor | None:
-    """[N]: the number of edges that end at each node to the power of -1/2, and 0 for none; or None."""
+    """Return [N]: each node's in-degree to the power of -1/2, and 0 for degree 0; or None."""
     if normalise not in SCALED:
         return None
     scale = torch.empty(graph.num_dst, dtype=WIDE[features.wide], device="cpu")
@@ -37,20 +38,20 @@ def scale_of(graph: StoredGraph, features: MatrixFile, normalise: str) -> Tensor
 
 
 def looped(graph: StoredGraph, folder: Path, budget: int) -> StoredGraph:
-    """The graph of :func:`with_self_loops` in a folder, made within a budget of bytes unless it is there."""
+    """Return the graph of :func:`with_self_loops` in a folder; create it within a budget if needed."""
     if folder.exists():
         return StoredGraph.open(folder)
     return with_self_loops(graph, folder, int(budget * _LOOPS))
 
 
 def with_self_loops(graph: StoredGraph, folder: Path, memory: int) -> StoredGraph:
-    """The graph with one loop at each node, behind the other edges of its row: PyG's order.
+    """Return the graph with one loop at each node, after the other edges of its row, which is PyG's order.
 
-    Loops that are there are replaced, as by PyG's ``add_remaining_self_loops`` without weights. The new
-    folder must not exist; a piece of edges takes ``memory`` bytes.
+    Existing loops are replaced, as in PyG's ``add_remaining_self_loops`` without weights. The new folder must
+    not exist; a piece of edges takes ``memory`` bytes.
 
     Raises:
-        ArgumentError: The graph has two kinds of nodes.
+        ArgumentError: The graph's sources and destinations are different nodes.
         FileFormatError: A file of the graph is truncated.
         StorageError: The disk is full.
     """
@@ -68,7 +69,7 @@ def with_self_loops(graph: StoredGraph, folder: Path, memory: int) -> StoredGrap
         rows.pointers.put(np.zeros(1))
         for row, pointers in graph.row_blocks(most, most):
             degrees = np.zeros(len(pointers) - 1, dtype=np.int64)
-            # All of it in one go, but for a row that is too long.
+            # Process the block in one go, except for a row that is too long.
             for begin in range(int(pointers[0]), max(int(pointers[-1]), int(pointers[0]) + 1), most):
                 end = min(begin + most, int(pointers[-1]))
                 sources = np.empty(end - begin, dtype=np.int32)

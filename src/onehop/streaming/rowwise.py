@@ -1,6 +1,6 @@
-"""A model as torch.fx sees it: layers over edges, and between them functions of each row on its own.
+"""A model as torch.fx traces it: layers over edges, and between them functions that treat each row alone.
 
-Between layers only what is listed here is allowed, so that rows can be computed some at a time.
+Only the functions listed here are allowed between layers, so that rows can be computed in blocks.
 """
 
 import inspect
@@ -14,23 +14,23 @@ from torch.nn import functional as F
 
 from onehop.errors import ArgumentError
 
-# Of each number on its own, or of numbers in the same place.
+# Functions of each number alone, or of numbers at the same position.
 _ELEMENTWISE_METHODS = ("relu", "tanh", "sigmoid", "add", "sub", "mul", "div", "abs", "exp")
 _ELEMENTWISE = (
     *(torch.relu, torch.tanh, torch.sigmoid, torch.add, torch.sub, torch.mul, torch.div),
     *(operator.add, operator.sub, operator.mul, operator.truediv, operator.neg),
     *(F.relu, F.elu, F.leaky_relu, F.gelu, F.silu, F.selu, F.softplus, F.tanh, F.sigmoid),
 )
-# Of the numbers of a row, where the dimension is the last one.
+# Functions of the numbers of a row, if the dimension is the last one.
 _ALONG_ROWS = (torch.cat, F.softmax, F.log_softmax, F.normalize, torch.softmax, torch.log_softmax)
 _ALONG_ROWS_METHODS = ("softmax", "log_softmax")
-# F.linear as a trace has it, also where a patch has replaced it.
+# F.linear as it appears in a trace, even if a patch has replaced it.
 _PRODUCTS = (torch._C._nn.linear, torch.matmul, operator.matmul)
 _MODULES = (
     *(nn.Linear, nn.Identity, nn.Dropout, nn.ReLU, nn.ELU, nn.LeakyReLU, nn.GELU, nn.SiLU, nn.SELU, nn.PReLU),
     *(nn.Tanh, nn.Sigmoid, nn.Softplus, nn.LayerNorm, nn.BatchNorm1d),
 )
-# What they return in evaluation mode is what they were given, not a copy.
+# In evaluation mode, these modules return their input itself, not a copy.
 _HANDING_ON = (nn.Identity, nn.Dropout)
 _VALUE = "value"
 
@@ -45,11 +45,11 @@ class _Tracer(fx.Tracer):
 
 
 def traced(model: nn.Module, is_layer: Callable[[nn.Module], bool]) -> tuple[fx.Graph, list[fx.Node]]:
-    """The graph of a model, and its layers in their order, checked: what is between them goes row by row.
+    """Return the graph of a model and its layers in order, after checking that the rest works row by row.
 
-    The model, in evaluation mode, is called with features and an ``edge_index``. It stays as it was: of
-    tensors that its ``forward`` makes, the graph's nodes have the values. Raises an ArgumentError that says
-    why, if it cannot be divided.
+    The model must be in evaluation mode; it is called with features and an ``edge_index``, and is not
+    changed. For tensors that its ``forward`` creates, the graph's nodes store the values. Raises an
+    ArgumentError with the reason if the model cannot be divided.
     """
     training = next((name for name, module in model.named_modules() if module.training), None)
     if training is not None:
@@ -66,10 +66,10 @@ def traced(model: nn.Module, is_layer: Callable[[nn.Module], bool]) -> tuple[fx.
             if node.op == "get_attr":
                 node.meta[_VALUE] = operator.attrgetter(str(node.target))(model)
     except Exception as error:
-        # Anything that the model's own code does on a stand-in for a tensor.
+        # The model's own code may raise any error when it runs on a stand-in for a tensor.
         raise refusal(f"torch.fx cannot trace it ({type(error).__name__}: {error})") from error
     finally:
-        # Tensors that forward makes are put here by torch.fx, by other names at each call.
+        # torch.fx stores tensors that forward creates here, under new names at each call.
         for name in set(vars(model)) - before:
             delattr(model, name)
     nodes = list(graph.nodes)
@@ -95,7 +95,7 @@ def traced(model: nn.Module, is_layer: Callable[[nn.Module], bool]) -> tuple[fx.
 
 
 def refusal(reason: str) -> ArgumentError:
-    """The sentence for a model that cannot be divided."""
+    """Return the error for a model that cannot be divided."""
     return ArgumentError(
         f"model: it cannot be divided into layers: {reason}. Run it in memory, on "
         "graph.load(), or on batches."
@@ -103,7 +103,7 @@ def refusal(reason: str) -> ArgumentError:
 
 
 def run(node: fx.Node, model: nn.Module, value: Callable[[fx.Node], Tensor]) -> Tensor:
-    """The rows of a node, from its inputs' rows."""
+    """Compute the rows of a node from its inputs' rows."""
 
     def of(argument: Any) -> Any:
         return fx.map_arg(argument, value)
@@ -122,13 +122,13 @@ def run(node: fx.Node, model: nn.Module, value: Callable[[fx.Node], Tensor]) -> 
 
 
 def constant(node: fx.Node) -> Tensor:
-    """The parameter, buffer or other tensor of a model that a node of :func:`traced` stands for."""
+    """Return the parameter, buffer or other tensor of a model that a node of :func:`traced` represents."""
     value: Tensor = node.meta[_VALUE]
     return value
 
 
 def _needed(output: fx.Node) -> set[fx.Node]:
-    """The nodes that a result depends on."""
+    """Return the nodes on which a result depends."""
     nodes, waiting = set(), [output]
     while waiting:
         node = waiting.pop()
@@ -139,20 +139,20 @@ def _needed(output: fx.Node) -> set[fx.Node]:
 
 
 def _name_of(node: fx.Node) -> str:
-    """The name of what a node calls."""
+    """Return the name of the function that a node calls."""
     return str(getattr(node.target, "__name__", node.target))
 
 
 def _is_by_rows(module: nn.Module) -> bool:
     if isinstance(module, nn.BatchNorm1d):
-        return module.running_mean is not None  # else it takes the mean of the rows that it is given
+        return module.running_mean is not None  # else it uses the mean of the given rows
     if isinstance(module, nn.LayerNorm):
         return len(module.normalized_shape) == 1
     return type(module) in _MODULES
 
 
 def _in_place(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
-    """Return whether a function writes to its arguments, by its name or by an argument."""
+    """Return whether a function writes to its arguments, judged by its name or by an argument."""
     if node.op == "call_module":
         return bool(getattr(modules[str(node.target)], "inplace", False))
     name = _name_of(node)
@@ -161,7 +161,7 @@ def _in_place(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
 
 
 def _is_shared(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
-    """Return whether a tensor has other readers, by this name or by one that it had before."""
+    """Return whether a tensor has other readers, under this name or under an earlier one."""
     while len(node.users) == 1:
         if node.op == "call_module":
             handed_on = type(modules[str(node.target)]) in _HANDING_ON
@@ -178,11 +178,11 @@ def _goes_by_rows(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
         return _is_by_rows(modules[str(node.target)])
     constants = {each: constant(each).dim() for each in node.all_input_nodes if each.op == "get_attr"}
     if node.target in _PRODUCTS:
-        # A matrix is the second factor alone: as the first, it would mix rows.
+        # A matrix may only be the second factor; as the first factor, it would mix rows.
         first, *others = (*node.args, *node.kwargs.values())
         return first not in constants and all(each is None or each in constants for each in others)
     if any(dims > 1 for dims in constants.values()):
-        return False  # which may have a row for each node
+        return False  # a constant may have a row for each node
     if node.target is F.layer_norm:
         shape = node.args[1] if len(node.args) > 1 else None
         return isinstance(shape, tuple | list) and len(shape) == 1

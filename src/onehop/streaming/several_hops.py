@@ -1,7 +1,7 @@
-"""Several hops from disk to disk: the features of SGC, SIGN and APPNP.
+"""Several hops from disk to disk: computes the features of SGC, SIGN and APPNP.
 
-Each hop reads the file of the one before and writes one of its own, so an interrupted run goes on with the
-hop it was at, and within that where :func:`onehop.aggregate` does.
+Each hop reads the file of the previous hop and writes its own. An interrupted run resumes with its unfinished
+hop, at the point at which :func:`onehop.aggregate` resumes.
 """
 
 import os
@@ -24,7 +24,7 @@ from onehop.streaming.work_folder import NOTE, begin, confirm, features_of, fini
 
 NORMALISATIONS = ("gcn", "symmetric", "mean", "none")
 _KEPT = ("last", "all")
-# Of the budget, for pieces of features to mix in.
+# Share of the budget for the pieces of features that are mixed in.
 _PIECES = 0.05
 
 
@@ -39,32 +39,34 @@ def hops(
     keep: str = "last",
     memory: int | None = None,
 ) -> Path:
-    """Aggregates several times, from disk to disk: ``h = (1 - teleport) * S h + teleport * x``.
+    """Aggregate several times, from disk to disk: ``h = (1 - teleport) * S h + teleport * x``.
 
-    With the matrix S of ``normalise="gcn"`` the result is what ``SGConv`` multiplies by its weights (Wu et
-    al., ICML 2019) and, with a teleport probability, what ``APPNP`` makes of a prediction (Gasteiger et al.,
-    ICLR 2019). ``normalise="symmetric"`` and ``keep="all"`` make the features of SIGN (Frasca et al., 2020).
+    With the matrix S of ``normalise="gcn"``, the result is what ``SGConv`` multiplies by its weights (Wu et
+    al., ICML 2019) and, with a teleport probability, what ``APPNP`` computes from a prediction (Gasteiger et
+    al., ICLR 2019). ``normalise="symmetric"`` and ``keep="all"`` give the features of SIGN (Frasca et al.,
+    2020).
 
     An interrupted run resumes with its unfinished hop when it is called again with the same arguments.
 
     Args:
         graph: A graph that ``Graph.open`` opened.
-        x: [N, F], the features: as :func:`onehop.aggregate` takes them with ``out``.
+        x: [N, F], the features, in a form that :func:`onehop.aggregate` accepts with ``out``.
         count: Number of hops, one or more.
-        out: The .npy file of the last hop; with ``keep="all"`` a folder of ``hop1.npy``, ``hop2.npy`` and so
-            on. Intermediate hops are in ``out.hops`` beside it.
-        normalise: "gcn": ``D^-1/2 (A + I) D^-1/2``, each node having exactly one loop, for which the graph is
-            stored once more; "symmetric": ``D^-1/2 A D^-1/2``; "mean": ``D^-1 A``; "none": ``A``.
-        teleport: The probability to start again, 0 to 1.
+        out: The .npy file of the last hop; with ``keep="all"``, a folder of ``hop1.npy``, ``hop2.npy`` and so
+            on. Intermediate hops are stored next to it in ``out.hops``.
+        normalise: "gcn": ``D^-1/2 (A + I) D^-1/2``, where each node has exactly one loop, so the graph is
+            stored a second time; "symmetric": ``D^-1/2 A D^-1/2``; "mean": ``D^-1 A``; "none": ``A``.
+        teleport: The restart probability, 0 to 1.
         keep: "last" or "all".
-        memory: As for :func:`onehop.aggregate`.
+        memory: See :func:`onehop.aggregate`.
 
     Returns:
         ``out``.
 
     Raises:
-        ArgumentError: An argument has the wrong value, or the graph has two kinds of nodes.
-        FileFormatError: A file is truncated or holds something else.
+        ArgumentError: An argument has the wrong value, or the graph's sources and destinations are different
+            nodes.
+        FileFormatError: A file is truncated or does not have the expected content.
         StorageError: The result cannot be written, or another run is writing it.
 
     Examples:
@@ -130,7 +132,7 @@ def _walk(
     memory: int | None,
     budget: int,
 ) -> Path:
-    """Takes the hops that are left; returns the file of the last one."""
+    """Run the remaining hops; return the file of the last hop."""
     normalise, teleport, keep = how
     scale, reduce = scale_of(graph, features, normalise), "mean" if normalise == "mean" else "sum"
     scales = streaming.Scales(scale, scale)
@@ -142,7 +144,7 @@ def _walk(
         if not path.exists() and not any(each.exists() for each in later):
             streaming.aggregate(graph, previous, None, reduce, path, memory, scales, then)
         if keep == "last" and number > 1:
-            # Two files are enough.
+            # Two files are enough, so the older one is removed.
             with writing("out", path):
                 (work / f"hop{number - 1}.npy").unlink(missing_ok=True)
         previous = path
@@ -150,14 +152,14 @@ def _walk(
 
 
 def _mixing(features: MatrixFile, teleport: float, budget: int) -> streaming.Then:
-    """The part of the features in each hop, read for each tile as it is written."""
+    """Return a function that mixes the features into each hop; it reads them for each tile."""
     pieces = min(int(budget * _PIECES), panels.most_bytes(features))
     first = panels.Panels(features, pieces)
 
     def mixed(row: int, column: int, block: Tensor) -> Tensor:
         start = native.empty(tuple(block.shape), block.dtype)
         first.load(column, start, row)
-        # As PyG does it, in two products and a sum.
+        # As in PyG: two products and a sum.
         return block.mul_(1 - teleport).add_(start.mul_(teleport))
 
     return streaming.Then([teleport, stamp(features)], mixed, streaming.Beside(pieces, 1))
@@ -171,5 +173,5 @@ def _finish(work: Path, last: Path, goal: Path, keep: str) -> None:
         if (work / "graph").exists():
             shutil.rmtree(work / "graph")
         work.rename(goal)
-        # Last, because without it the folder would belong to no run.
+        # Last, because without the note the folder would not belong to any run.
         (goal / NOTE).unlink()

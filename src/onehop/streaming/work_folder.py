@@ -1,4 +1,4 @@
-"""A folder of what is on the way to a result, with a note of the request that it belongs to."""
+"""A folder of intermediate data, with a note of the request to which it belongs."""
 
 import json
 import os
@@ -12,11 +12,11 @@ from onehop.ops.streaming.matrix_file import MatrixFile
 from onehop.storage import writing
 
 NOTE = "request.json"
-"""The file of a folder that says which request it belongs to."""
+"""The file in a folder that says to which request the folder belongs."""
 
 
 def features_of(x: object, graph: StoredGraph) -> MatrixFile:
-    """The file of features, with a row for each node; raises an ArgumentError if it has another number."""
+    """Return the file of features; raise an ArgumentError if it does not have one row per node."""
     features = MatrixFile.open("x", x)
     if features.rows != graph.num_src:
         raise ArgumentError(
@@ -27,11 +27,11 @@ def features_of(x: object, graph: StoredGraph) -> MatrixFile:
 
 
 def begin(work: Path, request: Any) -> None:
-    """Makes a folder, unless there is one of the same ``request`` to go on from.
+    """Create a folder, unless a folder of the same ``request`` exists, from which the run then continues.
 
     Raises:
-        ArgumentError: There is something of that name that no run has made.
-        StorageError: The disk is full, or the place cannot be written.
+        ArgumentError: Something of this name exists that was not created by a run.
+        StorageError: The disk is full, or the location cannot be written.
     """
     note = work / NOTE
     with writing("out", work):
@@ -46,7 +46,7 @@ def begin(work: Path, request: Any) -> None:
             if json.loads(note.read_text()) == request:
                 return
         except (OSError, ValueError):
-            pass  # of no use, as one of another request is
+            pass  # of no use, like the folder of another request
         with writing("out", work):
             _remove(work)
     with writing("out", work):
@@ -55,7 +55,7 @@ def begin(work: Path, request: Any) -> None:
 
 
 def inputs_of(graph: StoredGraph, features: MatrixFile) -> list[object]:
-    """As :func:`inputs_now`; raises a FileFormatError if the graph is not the one that was opened."""
+    """Return :func:`inputs_now`; raise a FileFormatError if the graph has changed since it was opened."""
     inputs = inputs_now(graph, features)
     if inputs[0] != graph.identity:
         raise FileFormatError(f"graph: {graph.folder} was written to since it was opened. Open it again.")
@@ -63,12 +63,12 @@ def inputs_of(graph: StoredGraph, features: MatrixFile) -> list[object]:
 
 
 def inputs_now(graph: StoredGraph, features: MatrixFile) -> list[object]:
-    """Sizes and times of change of the inputs, ready for JSON."""
+    """Return the sizes and modification times of the inputs, ready for JSON."""
     return [StoredGraph.open(graph.folder).identity, stamp(features)]
 
 
 def confirm(work: Path, graph: StoredGraph, features: MatrixFile, begun: list[object]) -> None:
-    """Removes a run's folder and raises a FileFormatError, if the inputs are not those that it began with."""
+    """Remove a run's folder and raise a FileFormatError if the inputs changed since the run began."""
     if inputs_now(graph, features) != begun:
         with writing("out", work):
             _remove(work)
@@ -79,23 +79,23 @@ def confirm(work: Path, graph: StoredGraph, features: MatrixFile, begun: list[ob
 
 
 def finish(work: Path, result: Path, goal: Path) -> None:
-    """Has a file in the folder take its place, and removes the folder."""
+    """Move a file from the folder to its final place, and remove the folder."""
     with writing("out", goal):
-        # First, because nothing can go on from a folder without its result. The note stays, to tell whose
-        # folder it is, and takes no room.
+        # This comes first, because no run can continue from a folder without its result. The note stays to
+        # identify the folder, and takes no space.
         os.truncate(work / NOTE, 0)
         result.replace(goal)
         _remove(work)
 
 
 def stamp(file: MatrixFile) -> list[int | str]:
-    """The path, size and time of change of a file."""
+    """Return the path, size and modification time of a file."""
     status = file.path.stat()
     return [str(file.path.resolve()), status.st_size, status.st_mtime_ns]
 
 
 def _remove(work: Path) -> None:
-    """Removes a folder, its note last: what is left of it is still known as a folder of a run."""
+    """Remove a folder, its note last, so that the rest of it can still be recognised as a run's folder."""
     for each in [each for each in work.iterdir() if each.name != NOTE]:
         shutil.rmtree(each) if each.is_dir() else each.unlink()
     shutil.rmtree(work)

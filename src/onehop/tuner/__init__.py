@@ -1,6 +1,7 @@
 """Choice of the best plan: statistics, a cost model, measurements, and the store of results.
 
-What measures is imported when it is used: every linear step needs only the choice of a product's library.
+Modules that measure are imported on first use, because every linear step needs only the choice of a product's
+library.
 """
 
 import importlib
@@ -22,7 +23,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Return a public name that has not been imported yet."""
+    """Return a public name, which is imported on first use."""
     if name not in _HOMES:
         raise AttributeError(f"module 'onehop.tuner' has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(f"onehop.tuner.{_HOMES[name]}"), name)

@@ -1,4 +1,4 @@
-"""Calls of the operations on random operands, with the plan given."""
+"""Calls of the operations on random operands; the plan is an argument of the call."""
 
 import time
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from onehop.calls import (
 from onehop.graph import Graph
 
 Call = Callable[[Any], Any]
-"""Runs once with the plan it is given."""
+"""Runs once, with the given plan."""
 
 Maker = Callable[[Graph, int, torch.dtype], Call]
 """Draws operands for a graph, a width (of all heads together) and a dtype; returns the call."""
@@ -33,7 +33,7 @@ _SLOPE = 0.2
 
 
 def duration(call: Callable[[], object]) -> float:
-    """Seconds that a call takes by this process's clock."""
+    """Return the seconds that a call takes by this process's clock."""
     begin = time.perf_counter()
     call()
     return time.perf_counter() - begin
@@ -41,12 +41,12 @@ def duration(call: Callable[[], object]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The place where calls run.
+    """The backend and device on which calls run.
 
     Attributes:
-        backend: Makes a backend that follows a plan; its default for None.
-        device: Of the operands.
-        heads: H, of what has heads.
+        backend: Returns a backend that follows a plan; None means the backend's default plan.
+        device: Device of the operands.
+        heads: H, for operations that have heads.
     """
 
     backend: Callable[[Any], Backend]
@@ -54,18 +54,18 @@ class Site:
     heads: int = 1
 
     def random(self, *shape: int, dtype: torch.dtype, seed: int = 0) -> Tensor:
-        """Numbers that are the same on every device."""
+        """Return random numbers that are the same on every device."""
         return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), device="cpu").to(
             self.device, dtype
         )
 
     def rows(self, count: int, width: int, dtype: torch.dtype, seed: int = 0) -> Tensor:
-        """Draws rows, [count, H, width / H]."""
+        """Return random rows, [count, H, width / H]."""
         return self.random(count, self.heads, width // self.heads, dtype=dtype, seed=seed)
 
 
 def summed(site: Site, mean: bool, transposed: bool) -> Maker:
-    """A sum or mean of rows."""
+    """Return a maker of sums or means of rows."""
 
     def make(graph: Graph, width: int, dtype: torch.dtype) -> Call:
         x = site.random(graph.num_dst if transposed else graph.num_src, width, dtype=dtype)
@@ -76,7 +76,7 @@ def summed(site: Site, mean: bool, transposed: bool) -> Maker:
 
 
 def extremum(site: Site, reduce: str, with_ties: bool) -> Maker:
-    """Max or min of rows."""
+    """Return a maker of max or min of rows."""
 
     def make(graph: Graph, width: int, dtype: torch.dtype) -> Call:
         x = site.random(graph.num_src, width, dtype=dtype)
@@ -87,7 +87,7 @@ def extremum(site: Site, reduce: str, with_ties: bool) -> Maker:
 
 
 def extremum_grad(site: Site, reduce: str) -> Maker:
-    """The gradient of max or min to the rows."""
+    """Return a maker of the gradient of max or min to the rows."""
 
     def make(graph: Graph, width: int, dtype: torch.dtype) -> Call:
         x, grad = (site.random(rows, width, dtype=dtype) for rows in (graph.num_src, graph.num_dst))
@@ -100,7 +100,7 @@ def extremum_grad(site: Site, reduce: str) -> Maker:
 
 
 def sddmm(site: Site) -> Maker:
-    """A dot product for every edge and head."""
+    """Return a maker of a dot product for every edge and head."""
 
     def make(graph: Graph, width: int, dtype: torch.dtype) -> Call:
         dst, src = (site.rows(rows, width, dtype) for rows in (graph.num_dst, graph.num_src))
@@ -111,7 +111,7 @@ def sddmm(site: Site) -> Maker:
 
 
 def edge_softmax(site: Site) -> Maker:
-    """Softmax over every destination's edges; the width is the number of heads."""
+    """Return a maker of softmax over every destination's edges; the width is the number of heads."""
 
     def make(graph: Graph, width: int, dtype: torch.dtype) -> Call:
         scores = site.random(graph.num_edges, width, dtype=dtype)
@@ -122,7 +122,7 @@ def edge_softmax(site: Site) -> Maker:
 
 
 def attention(site: Site, rule: Rule, *, forward: bool, backward: bool) -> Maker:
-    """Attention, its gradient, or both in one call; both sweeps of the gradient use the same plan."""
+    """Return a maker of attention, its gradient, or both; both sweeps of the gradient use the same plan."""
 
     def make(graph: Graph, width: int, dtype: torch.dtype) -> Call:
         operands = _operands(site, rule, graph, width, dtype)
@@ -142,7 +142,7 @@ def attention(site: Site, rule: Rule, *, forward: bool, backward: bool) -> Maker
 
 
 def _operands(site: Site, rule: Rule, graph: Graph, width: int, dtype: torch.dtype) -> Attention:
-    """Operands without edge features or dropout."""
+    """Return random operands without edge features or dropout."""
     acc = accumulator(dtype)
     heads, head_width = site.heads, width // site.heads
     value = site.rows(graph.num_src, width, dtype)

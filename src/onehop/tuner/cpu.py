@@ -32,14 +32,14 @@ _REDUCE = {"max": "amax", "min": "amin"}
 def torch_csr(
     graph: Graph, op: str, reduce: str, transposed: bool, width: int, dtype: torch.dtype
 ) -> Callable[[], Tensor] | None:
-    """A call of ``torch.sparse.mm`` with the same result; None where torch has none.
+    """Return a call of ``torch.sparse.mm`` with the same result; None if torch has no such operation.
 
-    The transposed matrix is built beforehand too; torch's own backward pass builds it in every call.
+    The transposed matrix is also built before the call; torch's own backward pass builds it in every call.
     """
     if op != "aggregate" or dtype not in (torch.float32, torch.float64):
         return None
     if reduce in _REDUCE and transposed:
-        return None  # the gradient of its extrema does not use sparse.mm
+        return None  # torch's gradient of extrema does not use sparse.mm
     csr = graph.transposed_csr if transposed else graph.csr
     values = torch.ones(csr.edges, dtype=dtype, device="cpu")
     if reduce == "mean":
@@ -63,29 +63,29 @@ def torch_csr(
     return lambda: torch.sparse.mm(matrix, x)
 
 
-# Seconds for each width.
+# Default seconds per width.
 BUDGET_S = 10.0
 
 # Calls shorter than this are repeated within one measurement.
 _SHORT_S = 2e-3
-# Longer calls are many times as long as the wait for a processor that is busy with another program.
+# Calls this long take many times as long as the wait for a processor that another program is using.
 _LONG_S = 0.1
-# Number of plans that the model may propose at the start.
+# Maximum number of plans that the model proposes at the start.
 _PROPOSED = 3
 _BASELINE_ROUNDS = 3
-# Share of the time for the search where kernels are generated afterwards.
+# Share of the time for the search if kernels are generated afterwards.
 _SEARCH_SHARE = 0.5
-# A predicted gain must be this large to be trusted.
+# The model's predicted time must be below this share of the current one to be trusted.
 _CONVINCING = 0.9
 
 
 @dataclass(frozen=True, slots=True)
 class CpuTarget:
-    """The C++ kernels on this processor.
+    """The C++ kernels on this processor, as a target of tuning.
 
     Attributes:
         op: The operator to tune.
-        reduce: Its reduction, for "aggregate".
+        reduce: The operator's reduction, for "aggregate".
         backward: Whether the gradient is tuned too.
         lossy: Whether plans may round features.
         codegen: Whether kernels are generated.
@@ -102,48 +102,48 @@ class CpuTarget:
 
     @property
     def budget_s(self) -> float:
-        """Seconds for a width by default: twice as many with generated kernels."""
+        """Default seconds for a width: twice as many with generated kernels."""
         return BUDGET_S * (2 if self.codegen else 1)
 
     def machine(self) -> dict[str, Any]:
-        """The processor."""
+        """The processor's properties."""
         return store.machine()
 
     def refuse(self, width: int, dtype: torch.dtype) -> str | None:
-        """Return which of the two cannot be tuned, and why: the backend knows its dtypes."""
+        """Return why a width or dtype cannot be tuned, or None if both can; the backend checks the dtype."""
         reason = CpuBackend().refuse(torch.device("cpu"), dtype)
         return None if reason is None else f"dtype: the CPU backend {reason}."
 
     def operations(self) -> tuple[Operation, ...]:
-        """The operation's directions, forward first."""
+        """Return the operation's directions, forward first."""
         return operations(self.op, self.reduce, self.backward)
 
     def case(self, graph: Graph, operation: Operation, width: int, dtype: torch.dtype) -> PlanCase:
-        """The case of a plan."""
+        """Return the case of a plan."""
         return case_of(graph, operation.name, operation.transposed, width, dtype)
 
     def known(self, case: PlanCase) -> Tuned[CpuPlan] | None:
-        """The entry for exactly this case."""
+        """Return the entry for exactly this case, or None."""
         return tuned.known(case)
 
     def is_due(self, before: Tuned[CpuPlan]) -> bool:
-        """Return whether a search was interrupted, or may find another plan: of fewer bits, or a kernel."""
+        """Return whether a search was interrupted, or may find another plan: with fewer bits, or a kernel."""
         if self.lossy or not before.finished:
             return True
         lost = before.plan.generated and generated.why_not(before.plan.generated) is not None
         return self.codegen and (not before.raced or bool(lost))
 
     def tactics(self, task: Task, free: Sequence[str]) -> "CpuTactics":
-        """The plans of a task."""
+        """Return the tactics for a task."""
         return CpuTactics(self, task, free)
 
     def install(self, entry: Tuned[CpuPlan], keep: bool) -> None:
-        """Installs a plan; plans that round features are for this process only."""
+        """Install a plan; plans that round features are installed for this process only."""
         tuned.install([entry], keep and entry.plan.storage == "same")
 
 
 class CpuTactics(Tactics[CpuPlan]):
-    """The plans of one task: predicted, then measured."""
+    """The plans of one task: the model predicts their times, then they are measured."""
 
     def __init__(self, target: CpuTarget, task: Task, free: Sequence[str]) -> None:
         graph, case, operation = task.graph, task.case, task.operation
@@ -179,13 +179,13 @@ class CpuTactics(Tactics[CpuPlan]):
         return _timed(call, plan)
 
     def make_order(self, name: str) -> None:
-        """Make an order, and the arrays of rows in that order."""
+        """Compute an order, and the arrays of rows in that order."""
         ordered_csr(self.task.graph, name, self.task.operation.transposed)
 
     def proposals(self) -> list[CpuPlan]:
-        """The model's best plans: field by field from the default, and the intermediate steps.
+        """Return the model's best plans, found field by field from the default, and the intermediate steps.
 
-        A field departs from the default where the predicted gain exceeds the model's error.
+        A field departs from the default if the predicted gain exceeds the model's error.
         """
         best, steps = self.default, [self.default]
         for name, values in self.axes.items():
@@ -220,7 +220,7 @@ class CpuTactics(Tactics[CpuPlan]):
         self._baseline_s = statistics.median(times) if len(times) == _BASELINE_ROUNDS else None
 
     def facts(self, best: CpuPlan) -> dict[str, Any]:
-        """The prediction, torch's own time and the outcome of generation; frees what rejected plans left."""
+        """Return prediction, torch's time and outcome of generation; free what rejected plans left."""
         self._drop_orders(best.ordering)
         outcome, raced = self._generation
         return {
@@ -231,14 +231,14 @@ class CpuTactics(Tactics[CpuPlan]):
         }
 
     def _drop_orders(self, chosen: str) -> None:
-        """Frees the arrays of orders that were rejected."""
+        """Free the arrays of orders that were rejected."""
         ordered = self.task.graph.ordered
         for key in [key for key in ordered if key not in self._had and key[0] != chosen]:
             del ordered[key]
 
 
 def _timed(call: Callable[[CpuPlan], object], plan: CpuPlan) -> float:
-    """Seconds of one call; of short calls the lower median of as many as fit into one measurement.
+    """Measure the seconds of one call; for short calls, the lower median of several in one measurement.
 
     The first call may have to wake threads on a processor that is busy with another program. It counts only
     if calls are so long that this does not matter.

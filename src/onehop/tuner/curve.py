@@ -10,13 +10,13 @@ from onehop.errors import ArgumentError
 
 @dataclass(frozen=True, slots=True)
 class CurvePoint:
-    """One width: medians of a call, or, with backward, of a call and its gradient together.
+    """One width of the curve: medians of a call or, with backward, of a call and its gradient together.
 
     Attributes:
-        width: Columns.
-        tuned_s: With the tuned plans; None where nothing was measured.
-        default_s: With the default plans.
-        torch_s: With torch's sparse CSR; None where torch has no such operation.
+        width: Number of columns.
+        tuned_s: Time with the tuned plans; None if nothing was measured.
+        default_s: Time with the default plans.
+        torch_s: Time with torch's sparse CSR; None if torch has no such operation.
         predicted_s: Prediction of the cost model for the tuned plans; None on GPUs.
     """
 
@@ -46,19 +46,19 @@ def draw(
     title: str,
     where: str,
 ) -> None:
-    """Plots the speed-up over the default plan and over torch (above), and 10^9 columns a second (below).
+    """Plot the speed-up over the default plan and over torch (above), and 10^9 columns per second (below).
 
     Args:
         path: The PNG, PDF or SVG file.
         curve: The points.
-        spreads: Quartiles of the speed-up over the default plan, by width, where they are known.
-        suggested: Widths to point out.
-        edges: Of the graph.
-        title: Of the picture.
-        where: The machine.
+        spreads: Quartiles of the speed-up over the default plan, by width, if known.
+        suggested: Widths to highlight.
+        edges: Number of edges in the graph.
+        title: Title of the picture.
+        where: The machine's name.
 
     Raises:
-        ArgumentError: Nothing was measured, or the name ends in something else.
+        ArgumentError: Nothing was measured, or the file name does not end in .png, .pdf or .svg.
         ConfigurationError: matplotlib is not installed.
         StorageError: The file cannot be written.
     """

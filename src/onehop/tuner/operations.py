@@ -1,4 +1,4 @@
-"""The operations that can be tuned: each a call on random operands, with the plan given."""
+"""The operations that can be tuned; each is a call on random operands with the plan as its argument."""
 
 import functools
 from dataclasses import dataclass
@@ -27,16 +27,16 @@ _GPU_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """The kernels of one backend: what can be tuned, and the fields of a plan that each uses.
+    """The kernels of one backend: the operators that can be tuned, and the plan fields that each kernel uses.
 
     Attributes:
-        ops: What can be tuned.
-        fields: All fields, which the kernel of sums uses.
-        extremum: Those of max and min.
-        edge_softmax: Those of an edge softmax.
-        others: Those of all other kernels.
-        grads_of_attention: Whether gradients of attention have a plan of their own, for both of their sweeps;
-            otherwise they run with the plan of the forward pass.
+        ops: The operators that can be tuned.
+        fields: All fields of a plan; the kernel of sums uses all of them.
+        extremum: The fields that max and min use.
+        edge_softmax: The fields that an edge softmax uses.
+        others: The fields that all other kernels use.
+        grads_of_attention: Whether gradients of attention have their own plan, used for both of their sweeps;
+            if not, they run with the plan of the forward pass.
     """
 
     ops: tuple[str, ...]
@@ -57,14 +57,14 @@ CPU = Kernels(
 )
 GPU = Kernels(
     ops=GPU_OPS,
-    # The variant comes last: torch's uses none of the other fields.
+    # The variant comes last, because torch's variant uses none of the other fields.
     fields=(*_GPU_FIELDS, "variant"),
     extremum=_GPU_FIELDS,
     edge_softmax=tuple(name for name in _GPU_FIELDS if name != "num_stages"),
     others=_GPU_FIELDS,
     grads_of_attention=True,
 )
-# One backend a plan, which keeps the calls that it prepares: what is measured is a warm call.
+# Each plan has one backend, which keeps the calls that it has prepared; so measurements are of warm calls.
 _HERE = Site(functools.lru_cache(maxsize=64)(CpuBackend), torch.device("cpu"))
 
 
@@ -73,10 +73,10 @@ class Operation:
     """One direction of one operation.
 
     Attributes:
-        name: One of :data:`onehop.plans.cases.OPERATIONS`, or of a GPU's.
+        name: One of :data:`onehop.plans.cases.OPERATIONS`, or a name of a GPU operation.
         transposed: Whether rows are sources.
         axes: The fields of a plan that its kernel uses.
-        reads_two: Whether each edge reads a row of two tensors.
+        reads_two: Whether each edge reads a row from two tensors.
         make: Draws operands for a graph, a width and a dtype; returns the call.
     """
 
@@ -90,7 +90,7 @@ class Operation:
 def operations(
     op: str, reduce: str, backward: bool, kernels: Kernels = CPU, site: Site = _HERE
 ) -> tuple[Operation, ...]:
-    """The directions of tuning ``op`` at a site with these kernels, forward first.
+    """Return the directions of ``op`` to tune, at a site with these kernels, forward first.
 
     Raises:
         ArgumentError: ``op`` or ``reduce`` is unknown.

@@ -1,9 +1,9 @@
-"""The library for a dense product: chosen before its class of shapes is first used, then the same.
+"""Chooses the library for a dense product, once for each class of shapes.
 
-Products of one class run in the same library. It is measured once, by every library in turn against torch's
-own, and kept on disk beside the plans of this machine (:mod:`onehop.plans.store`), with the version of torch,
-whose libraries they are. A choice depends on shapes and threads alone, so that a forward pass that is
-repeated, as under activation checkpointing, takes the same library.
+Products of one class always run in the same library. The choice is made before the class is first used: every
+library is measured in turn against torch's own. It is kept on disk with the plans of this machine
+(:mod:`onehop.plans.store`) and with the version of torch, which ships the libraries. A choice depends only on
+shapes and threads, so a repeated forward pass, as in activation checkpointing, uses the same library.
 """
 
 import functools
@@ -25,18 +25,18 @@ from onehop.kernels.products import FORWARD, KINDS, TO_INPUT, TORCH, Product, li
 from onehop.plans import store
 from onehop.scopes import Scoped
 
-# Multiplications of a product that is measured, and numbers in its operands and result: two or three
-# milliseconds, and 32 MB. With more rows, a product of the same columns is the same work more often.
+# Maximum multiplications of a measured product, and maximum numbers in its operands and result: two or three
+# milliseconds, and 32 MB. A product with more rows and the same columns only repeats this work.
 _MOST_WORK, _MOST_NUMBERS = 1 << 28, 1 << 23
 _LEAST_ROWS = 64
 _LARGEST = 1 << 40
-# Rounds of a trial, and seconds after which it has enough of them.
+# Rounds of a trial, at least and at most, and seconds after which a trial ends.
 _LEAST_ROUNDS, _MOST_ROUNDS, _BUDGET_S = 5, 11, 0.04
-# How much faster than torch's own a library must be in three quarters of the rounds.
+# Factor by which a library must be faster than torch's own in three quarters of the rounds.
 _LEAST_GAIN = 1.05
-# Trials before a class that is neither won nor lost is left to torch's own.
+# Number of trials before an undecided class uses torch's own library.
 _TRIALS = 2
-# Of the largest entry: far above rounding, far below a wrong result.
+# Relative to the largest entry: far above rounding errors, far below a wrong result.
 _TOLERANCE = 1e-4
 _PERIOD = 13
 _MOST_GAIN = 1e6
@@ -44,20 +44,20 @@ _MOST_GAIN = 1e6
 Clock = Callable[[Callable[[], object]], float]
 
 _lock = threading.RLock()
-# Without this, a child forked while another thread holds the lock would wait for ever.
+# Without this, a child that is forked while another thread holds the lock would wait forever.
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 class ShapeClass(NamedTuple):
-    """Shapes that share one measurement, the smallest shape's.
+    """Shapes that share one measurement, made with the smallest of them.
 
     Attributes:
         kind: The product, one of :data:`onehop.kernels.products.KINDS`.
-        rows: Rows of x: a power of two. The class of the most rows has all that have more.
-        inputs: Columns of x: three leading bits, and zeros.
+        rows: Rows of x: a power of two. The class with the most rows includes all larger shapes.
+        inputs: Columns of x, rounded down to three leading bits.
         outputs: Rows of the weight, rounded in the same way.
         threads: Number of threads.
-        dtype: Of all operands.
+        dtype: Dtype of all operands.
     """
 
     kind: str
@@ -69,14 +69,14 @@ class ShapeClass(NamedTuple):
 
     @classmethod
     def of(cls, kind: str, rows: int, inputs: int, outputs: int, threads: int) -> "ShapeClass":
-        """The class of a product of x, [rows, inputs], and a weight, [outputs, inputs]."""
+        """Return the class of a product of x, [rows, inputs], and a weight, [outputs, inputs]."""
         inputs, outputs = _leading(inputs, 3), _leading(outputs, 3)
         most = min(_MOST_WORK // (inputs * outputs), _MOST_NUMBERS // (inputs + outputs))
         return cls(kind, _leading(min(rows, max(most, _LEAST_ROWS)), 1), inputs, outputs, threads)
 
     @classmethod
     def from_dict(cls, values: Any) -> "ShapeClass":
-        """The class that ``_asdict()`` was called on.
+        """Return the class from the result of ``_asdict()``.
 
         Raises:
             ArgumentError: A field is missing, unknown, of another type, or out of range.
@@ -93,7 +93,7 @@ class ShapeClass(NamedTuple):
         return shape_class
 
     def __str__(self) -> str:
-        """The product and its sizes."""
+        """Return the product and its sizes as text."""
         plural = "" if self.threads == 1 else "s"
         return (
             f"{self.kind}, {self.inputs} to {self.outputs} columns, from {self.rows} rows on, "
@@ -102,20 +102,20 @@ class ShapeClass(NamedTuple):
 
 
 def _leading(number: int, bits: int) -> int:
-    """The number with all but its leading bits set to zero."""
+    """Return the number with all bits except its leading bits set to zero."""
     shift = max(number.bit_length() - bits, 0)
     return number >> shift << shift
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The library of a class, and what it was chosen by.
+    """The library of a class, and the measurements that led to the choice.
 
     Attributes:
         case: The class.
         library: The library.
-        gains: For each other library the lower quartile, the median and the upper quartile of torch's time
-            over its time.
+        gains: For each other library, the lower quartile, the median and the upper quartile of torch's time
+            divided by its time.
     """
 
     case: ShapeClass
@@ -123,12 +123,12 @@ class Chosen:
     gains: dict[str, tuple[float, float, float]]
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """Return the choice, ready for JSON."""
         return {"case": self.case._asdict(), "library": self.library, "gains": self.gains}
 
     @classmethod
     def from_dict(cls, values: Any) -> "Chosen":
-        """The choice that :meth:`to_dict` wrote.
+        """Return the choice that :meth:`to_dict` wrote.
 
         Raises:
             ArgumentError: A field is missing or of another type.
@@ -152,13 +152,13 @@ _forced: Scoped[str | None] = Scoped("onehop_forced_product", None)
 
 
 def library(kind: str, rows: int, inputs: int, outputs: int) -> Product:
-    """The library's function for a product of float32 with torch's number of threads.
+    """Return the library's function for a float32 product with torch's number of threads.
 
-    A class that was never measured is measured now, for some tens of milliseconds.
+    A class that was never measured is measured now, which takes some tens of milliseconds.
 
     Args:
         kind: One of :data:`onehop.kernels.products.KINDS`.
-        rows: Rows of x, 1 or more; so are the others.
+        rows: Rows of x; this and the other sizes are at least 1.
         inputs: Columns of x.
         outputs: Rows of the weight.
     """
@@ -172,14 +172,14 @@ def library(kind: str, rows: int, inputs: int, outputs: int) -> Product:
 
 
 def known() -> list[Chosen]:
-    """All choices that this process knows, those on disk included."""
+    """Return all choices that this process knows, including the choices on disk."""
     with _lock:
         _load()
         return sorted(_chosen.values(), key=lambda chosen: chosen.case)
 
 
 def forget() -> None:
-    """Drops all choices of this process and on disk: classes are measured again at their next use."""
+    """Forget all choices in this process and on disk; classes are measured again at their next use."""
     global _loaded
     with _lock:
         _chosen.clear()
@@ -188,12 +188,12 @@ def forget() -> None:
 
 
 def store_path() -> Path:
-    """The file of choices."""
+    """Return the file of choices."""
     return store.path(_machine())
 
 
 def forced(name: str) -> AbstractContextManager[str | None]:
-    """Runs products inside the block in one library, or in torch's own where that has none; for tests."""
+    """Run products inside the block in one library, or torch's own if that lacks the product; for tests."""
     return _forced.set(name)
 
 
@@ -204,14 +204,14 @@ def _choose(case: ShapeClass) -> Chosen:
         if choice is None:
             outcome = measured(case)
             choice = _chosen[case] = Chosen(case, outcome.library, outcome.gains)
-            # What noise has left open may be decided by a quieter process.
+            # A quieter process may decide what noise has left open, so undecided outcomes are not saved.
             if outcome.decided and config.tuned():
                 store.save([choice.to_dict()], _machine())
     return choice
 
 
 def _load() -> None:
-    """Reads the file, once."""
+    """Read the file, once."""
     global _loaded
     if _loaded:
         return
@@ -229,7 +229,7 @@ def _load() -> None:
 
 
 def _machine() -> dict[str, Any]:
-    """The properties that must agree for a choice to be valid."""
+    """Return the properties that must match for a choice to be valid."""
     return {
         **store.machine(),
         "products": {"torch": torch.__version__, "kernels": native.extension.selected_isa()},
@@ -238,13 +238,14 @@ def _machine() -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The findings of a trial.
+    """The result of a trial.
 
     Attributes:
         library: The library to use.
-        decided: Whether another trial would most likely find the same; if not, other programs disturbed.
-        gains: For each other library the lower quartile, the median and the upper quartile of torch's time
-            over its time, round by round.
+        decided: Whether another trial would most likely give the same result; if not, other programs
+            disturbed it.
+        gains: For each other library, the lower quartile, the median and the upper quartile of torch's time
+            divided by its time, round by round.
     """
 
     library: str
@@ -253,11 +254,11 @@ class Outcome:
 
 
 def measured(case: ShapeClass, clock: Clock | None = None) -> Outcome:
-    """The fastest library for a class, by trials of some tens of milliseconds.
+    """Find the fastest library for a class, by trials of some tens of milliseconds.
 
     Args:
         case: The class.
-        clock: Returns the seconds that a call takes; None means the system's.
+        clock: Returns the seconds that a call takes; None means that the system's clock is used.
     """
     outcome = Outcome(TORCH, True, {})
     with native.torchs_kernels():
@@ -270,10 +271,10 @@ def measured(case: ShapeClass, clock: Clock | None = None) -> Outcome:
 
 
 def judged(times: Mapping[str, list[float]]) -> Outcome:
-    """The outcome of rounds.
+    """Return the outcome of a trial's rounds.
 
     Args:
-        times: Seconds by library, one figure a round; torch's own among them.
+        times: Seconds by library, one number per round, including torch's own library.
     """
     gains = {
         name: _quartiles([ours / theirs for ours, theirs in zip(times[TORCH], seconds, strict=True)])
@@ -287,7 +288,7 @@ def judged(times: Mapping[str, list[float]]) -> Outcome:
 
 
 def _runs(case: ShapeClass) -> dict[str, Callable[[], Tensor]]:
-    """The class's product in every library that computes it right, on operands of small whole numbers."""
+    """Return the class's product in every library that computes it right, on operands of small integers."""
     rows, inputs, outputs = case.rows, case.inputs, case.outputs
     if case.kind == FORWARD:
         left, right = _operand(rows, inputs), _operand(outputs, inputs)
@@ -306,7 +307,7 @@ def _runs(case: ShapeClass) -> dict[str, Callable[[], Tensor]]:
 
 
 def _operand(rows: int, columns: int) -> Tensor:
-    # No random numbers: the user's generator is not touched, nor is a result by chance.
+    # No random numbers are used: the user's generator is not advanced, and results do not depend on chance.
     count = torch.arange(rows * columns, device="cpu", dtype=torch.int32)
     return count.remainder_(_PERIOD).sub_(_PERIOD // 2).float().view(rows, columns)
 

@@ -1,10 +1,10 @@
 """The verdict of a final race: whether one plan beats another by more than the spread of their times.
 
-A call that the machine interrupts takes many times as long, and one such sample must neither make a plan nor
-break one. So the verdict requires enough pairs, and all of a median, quartiles and shortest times: each is
-robust against samples that affect the others. (With 30 of 100 samples interrupted, up to tenfold, a plan that
-is no better passes in one of a thousand races of nine pairs; in 8 of 100 by median and a quartile only. In
-simulation, of independent samples.)
+A call that the machine interrupts takes many times as long, and one such sample must not decide for or
+against a plan. So the verdict requires enough pairs, and it uses a median, quartiles and shortest times: each
+is robust against samples that affect the others. (If 30 of 100 samples are interrupted and take up to ten
+times as long, a plan that is no better passes in one of a thousand races of nine pairs. With median and one
+quartile only, it passes in 8 of 100. This was simulated with independent samples.)
 """
 
 import math
@@ -12,20 +12,20 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# Fewer pairs count as not measured.
+# Fewer pairs count as no measurement.
 LEAST_PAIRS = 5
-# A winner must be this many times as fast; a smaller gain is not worth another plan.
+# A winner must be this many times as fast; a smaller gain does not justify another plan.
 WIN = 1.02
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Speed-up of one plan over another, in pairs of measurements.
+    """Speed-up of one plan over another, from pairs of measurements.
 
     Attributes:
         low: Lower quartile of the pairs' ratios.
-        median: Their median.
-        high: Their upper quartile.
+        median: Median of the pairs' ratios.
+        high: Upper quartile of the pairs' ratios.
         shortest: The ratio of the shortest times, which no interruption lengthened.
         pairs: Number of pairs.
     """
@@ -43,7 +43,7 @@ class Comparison:
 
     @property
     def proven(self) -> bool:
-        """Return whether it is faster by more than the spread of the pairs, and by the shortest times too."""
+        """Return whether the speed-up exceeds the spread of the pairs, also for the shortest times."""
         return (
             self.pairs >= LEAST_PAIRS
             and min(self.median, self.shortest) >= WIN
@@ -53,7 +53,7 @@ class Comparison:
 
 
 def compared(held: Sequence[float], challenger: Sequence[float]) -> Comparison | None:
-    """The challenger's speed-up, by interleaved times; None with too few of them.
+    """Return the challenger's speed-up from interleaved times; None if there are too few times.
 
     A plan that cannot run takes infinitely long.
     """

@@ -19,23 +19,23 @@ from onehop.tables import Column, Table
 from onehop.tuner.curve import CurvePoint, draw
 
 _COLUMNS = 100
-# Keys of a point of the curve in JSON.
+# Keys of a curve point in JSON.
 _OF_A_POINT = ("width", "tuned_s", "default_s", "torch_s", "predicted_s", "over_default", "over_torch")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TuningResult:
-    """The result of :func:`onehop.tune`; prints as a line of at most 100 columns for each plan.
+    """The result of :func:`onehop.tune`; printing it gives a line of at most 100 columns per plan.
 
-    A notebook shows it as a table, with the plans in full below.
+    A notebook shows it as a table, with the full plans below.
 
     Attributes:
         op: The tuned operator.
-        reduce: Its reduction.
+        reduce: The operator's reduction.
         entries: A plan for each width and direction, forward before backward.
-        machine: The machine, as in :func:`onehop.plans.store.machine`, or, for a GPU, in
+        machine: The machine, as returned by :func:`onehop.plans.store.machine` or, for a GPU, by
             :func:`onehop.kernels.triton.availability.machine`.
-        seconds: Duration of tuning.
+        seconds: Duration of tuning in seconds.
 
     Examples:
         >>> import onehop, torch
@@ -56,7 +56,7 @@ class TuningResult:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """The widths, as requested."""
+        """The widths, in the order of the request."""
         return tuple(dict.fromkeys(entry.case.width for entry in self.entries))
 
     @property
@@ -66,7 +66,7 @@ class TuningResult:
 
     @property
     def plan(self) -> CpuPlan | TritonPlan:
-        """The forward plan.
+        """The forward plan, if one width was tuned.
 
         Raises:
             ArgumentError: Several widths were tuned.
@@ -81,7 +81,7 @@ class TuningResult:
 
     @property
     def curve(self) -> tuple[CurvePoint, ...]:
-        """Times by width, the sum of both directions."""
+        """The times by width; both directions are added up."""
         return tuple(self._point(width) for width in self.widths)
 
     def _point(self, width: int) -> CurvePoint:
@@ -95,18 +95,18 @@ class TuningResult:
         )
 
     def suggested_widths(self, share: float = 0.9) -> tuple[int, ...]:
-        """The best widths on this machine: those with at least ``share`` of the most columns a second."""
+        """Return the best widths here: those with at least ``share`` of the highest columns per second."""
         rates = {p.width: p.width / p.tuned_s for p in self.curve if p.tuned_s}
         most = max(rates.values(), default=0.0)
         return tuple(width for width, rate in rates.items() if rate >= share * most)
 
     def plot(self, path: str | os.PathLike[str]) -> None:
-        """Draws the curve into a PNG, PDF or SVG file; needs matplotlib (``onehop[cli]``).
+        """Draw the curve into a PNG, PDF or SVG file; needs matplotlib (``onehop[cli]``).
 
-        Lines over the points join the quartiles of the speed-up over the default plan.
+        A vertical line at each point joins the quartiles of the speed-up over the default plan.
 
         Raises:
-            ArgumentError: Nothing was measured, or the name ends in something else.
+            ArgumentError: Nothing was measured, or the file name does not end in .png, .pdf or .svg.
             ConfigurationError: matplotlib is not installed.
             StorageError: The file cannot be written.
         """
@@ -134,7 +134,7 @@ class TuningResult:
 
     @property
     def _spreads(self) -> dict[int, tuple[float, float]]:
-        """Quartiles of the speed-up over the default plan, where one direction alone was tuned."""
+        """Return quartiles of the speed-up over the default plan for widths with a single tuned direction."""
         spreads = {}
         for width in self.widths:
             parts = [entry for entry in self.entries if entry.case.width == width]
@@ -143,10 +143,10 @@ class TuningResult:
         return spreads
 
     def use(self) -> None:
-        """Installs the plans in this process, as :func:`onehop.tune` did where they were tuned.
+        """Install the plans in this process, as :func:`onehop.tune` did when they were tuned.
 
         Raises:
-            ArgumentError: They were tuned on another machine.
+            ArgumentError: The plans were tuned on another machine.
         """
         of_gpu = "gpu" in self.machine
         if of_gpu:
@@ -166,7 +166,7 @@ class TuningResult:
             tuned.install(list(self.entries), keep=False)
 
     def to_json(self) -> str:
-        """Everything, as a JSON object."""
+        """Return the whole result as a JSON object."""
         return json.dumps(
             {
                 "op": self.op,
@@ -181,12 +181,12 @@ class TuningResult:
 
     @property
     def confirmed(self) -> tuple[Tuned[Any], ...]:
-        """The entries whose plan was measured against the default plan: the ones that are used."""
+        """The entries whose plan was measured against the default plan; only these are used."""
         return tuple(entry for entry in self.entries if entry.measured_s is not None)
 
     @classmethod
     def from_json(cls, text: str) -> "TuningResult":
-        """The result that :meth:`to_json` wrote.
+        """Return the result that :meth:`to_json` wrote.
 
         Raises:
             ArgumentError: The text is not JSON, or not a tuning result.
@@ -203,13 +203,13 @@ class TuningResult:
             raise ArgumentError(f"result: not a tuning result ({error}).") from error
 
     def __repr__(self) -> str:
-        """Return what was tuned, in a line."""
+        """Return one line that says what was tuned."""
         widths = f"width {self.widths[0]}" if len(self.widths) == 1 else f"{len(self.widths)} widths"
         confirmed = f"{len(self.confirmed)} of {len(self.entries)} plans confirmed"
         return f"TuningResult({self._what}, {widths}, {confirmed}, {self.seconds:.1f} s)"
 
     def __str__(self) -> str:
-        """A line for each plan: what it gains, and its times."""
+        """Return a line for each plan: its gain and its times."""
         lines = []
         for entry in self.entries:
             lines.append(f"{_case(entry)}: {_verdict(entry)}{_times(entry)}")
@@ -220,11 +220,11 @@ class TuningResult:
         return "\n".join(lines)
 
     def details(self) -> str:
-        """Every plan in full, with its predicted and measured times, and the baselines' times."""
+        """Return every plan in full, with its predicted and measured times, and the baselines' times."""
         return "\n".join(f"{_case(entry)}: {entry}" for entry in self.entries)
 
     def _repr_html_(self) -> str:
-        """A table as notebooks show it, and below it the plans in full."""
+        """Return a table for notebooks, with the plans in full below it."""
         plans = f"<details><summary>plans</summary><pre>{html.escape(self.details())}</pre></details>"
         return Table(_TABLE, self.entries)._repr_html_() + plans
 
@@ -254,7 +254,7 @@ def _ms(seconds: float | None) -> str:
 
 
 def _times(entry: Tuned[Any]) -> str:
-    """The times in brackets; nothing where the plan was not measured."""
+    """Return the times in brackets; empty if the plan was not measured."""
     if entry.measured_s is None:
         return ""
     others = (("was", entry.default_s), ("torch CSR", entry.baseline_s))
@@ -263,7 +263,7 @@ def _times(entry: Tuned[Any]) -> str:
 
 
 def _verdict(entry: Tuned[Any]) -> str:
-    """The outcome of a plan, in a few words."""
+    """Return the outcome of a plan, in a few words."""
     if entry.measured_s is None:
         return "not measured for long enough, so the default plan is used"
     return f"{entry.speedup:.2f}x the default plan" if entry.speedup else "measured"
@@ -284,11 +284,11 @@ _TABLE = (
 
 
 class TuningInterrupted(KeyboardInterrupt):
-    """Tuning was interrupted; confirmed results are kept.
+    """Raised when tuning is interrupted; confirmed results are kept.
 
     Args:
         result: The results so far.
-        on_disk: Whether they are kept for later processes, too.
+        on_disk: Whether the results are also kept for later processes.
 
     Attributes:
         result: The confirmed results.

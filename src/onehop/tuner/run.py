@@ -18,7 +18,7 @@ from onehop.tuner.operations import Operation
 from onehop.tuner.proof import compared
 from onehop.tuner.search import Budget, Search, Steps
 
-# Orders, the most promising first, are made while that takes at most this share of the time.
+# Orders are computed, the most promising first, while this takes at most this share of the time.
 _ORDERS_SHARE = 0.25
 _ORDER_S_PER_EDGE = 1.5e-7
 
@@ -28,11 +28,11 @@ Progress = Callable[[str, float], None]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A direction of an operation at one width, which is tuned.
+    """A direction of an operation at one width, to be tuned.
 
     Attributes:
         graph: The graph.
-        case: The case of the plan.
+        case: The case of the plan to find.
         operation: The direction.
         dtype: Dtype of the features.
     """
@@ -44,7 +44,7 @@ class Task:
 
 
 class Tactics(Generic[P]):
-    """The plans of one task on one machine: which are tried, and what each takes.
+    """The plans of one task on one machine: which plans are tried, and how long each takes.
 
     Args:
         task: The task.
@@ -53,8 +53,8 @@ class Tactics(Generic[P]):
         free: The fields that may differ from the default plan's.
 
     Attributes:
-        search_share: Share of the time for the search; the rest is for :meth:`complete`.
-        payback_runs: An order must pay for itself within this many calls; None: its time does not count.
+        search_share: Share of the time for the search; the remaining time is for :meth:`complete`.
+        payback_runs: Calls within which an order must pay off; None means that its time does not count.
     """
 
     search_share = 1.0
@@ -73,19 +73,19 @@ class Tactics(Generic[P]):
         raise NotImplementedError
 
     def make_order(self, name: str) -> None:
-        """Make an order, and the arrays of rows in that order."""
+        """Compute an order, and the arrays of rows in that order."""
         raise NotImplementedError
 
     def proposals(self) -> list[P]:
-        """Return the plans to begin with, besides the default plan."""
+        """Return plans with which the search starts, in addition to the default plan."""
         return []
 
     def complete(self, search: Search[P], call: Callable[[P], Any], budget: Budget) -> Steps[None]:
-        """Do what follows the search."""
+        """Run the steps that follow the search."""
         yield from ()
 
     def facts(self, best: P) -> dict[str, Any]:
-        """Return what this machine alone knows of an entry, and free the data of rejected plans."""
+        """Return the parts of an entry that only this machine knows, and free the data of rejected plans."""
         raise NotImplementedError
 
 
@@ -99,12 +99,12 @@ class ProgressReport:
         self.what = ""
 
     def __call__(self, what: str, done: float) -> None:
-        """Reports a step."""
+        """Report a step."""
         if self._progress is not None:
             self._progress(what, done)
 
     def tick(self) -> None:
-        """Counts another measurement."""
+        """Report that another measurement was made."""
         self(self.what, min(1.0, max(0.0, 1.0 - self._budget.left() / self._whole)))
 
 
@@ -113,10 +113,10 @@ class Run(Generic[P]):
 
     Args:
         task: The task.
-        tactics: Its plans.
+        tactics: The task's plans.
         budget: The time available.
         tick: Called after every measurement.
-        before: The entry at which an interrupted search continues; None: from the start.
+        before: The entry from which an interrupted search continues; None means from the start.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Run(Generic[P]):
         self.search: Search[P] | None = None
 
     def steps(self) -> Steps[None]:
-        """Measures within the budget; yields after every measurement, and after every other long step."""
+        """Measure within the budget; yield after every measurement, and after every other long step."""
         task, tactics = self.task, self.tactics
         if self.budget.left() < tactics.predict(tactics.default):
             self.search = self._new_search(lambda _: math.inf)
@@ -153,23 +153,23 @@ class Run(Generic[P]):
         return Search(tactics.default, tactics.axes, measure, tactics.predict, share, self.tick)
 
     def _earlier(self) -> list[P]:
-        """The plan at which an interrupted search continues; with its order only if there was time for it."""
+        """Return the plan from which an interrupted search continues, with its order if that is ready."""
         if self.before is None:
             return []
         plan = self.before.plan
         return [plan if plan.ordering in self.order_seconds else dataclasses.replace(plan, ordering="none")]
 
     def _charge(self, plan: P) -> float:
-        """The share of a call in the time to make its order."""
+        """Return a call's share of the time to compute the plan's order."""
         runs = self.tactics.payback_runs
         return 0.0 if runs is None else self.order_seconds.get(plan.ordering, 0.0) / runs
 
     def entry(self) -> Tuned[P] | None:
-        """The best result so far; None before the search began."""
+        """Return the best result so far; None before the search has begun."""
         search = self.search
         if search is None:
             return None
-        # Without the charge for its order; a plan that cannot run has taken no time.
+        # Without the charge for the order; a plan that cannot run took no time.
         settled = {
             plan: [seconds - self._charge(plan) for seconds in times]
             for plan, times in search.settled.items()
@@ -197,17 +197,18 @@ class Run(Generic[P]):
 def make_orders(
     graph: Graph, axes: Axes, make: Callable[[str], object], budget: Budget, tick: Callable[[], None]
 ) -> Steps[dict[str, float]]:
-    """Makes the orders that the time allows, and removes the others from the axes.
+    """Compute the orders for which there is time, and remove the others from the axes.
 
     Args:
         graph: The graph.
         axes: Values to try, by field; changed in place.
-        make: Makes the order of that name, and the arrays of rows in that order.
+        make: Computes the order of a name, and the arrays of rows in that order.
         budget: The time available.
-        tick: Called after each.
+        tick: Called after each order.
 
     Returns:
-        The time of each, in seconds; an order that existed must be made again in another process.
+        The seconds that each order takes. Orders that already existed are included, because another process
+        must compute them again.
     """
     seconds: dict[str, float] = {}
     if "ordering" not in axes:

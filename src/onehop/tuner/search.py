@@ -1,11 +1,12 @@
-"""The search: from the model's best plans to the measured best, one field of the plan after the other.
+"""The search: from the model's best plans to the best measured plan, one field of the plan at a time.
 
-Plans are measured in turns, so that a slow moment of the machine affects all alike, and compared by their
-shortest times, which disturbances do not lengthen. Plans are dropped early if they are behind by a margin, or
-if the model predicts far too long a time. In the end the winner must prove itself against the default plan in
-a separate race (:mod:`onehop.tuner.proof`); otherwise, or if there is no time for that, the default stays.
+Plans are measured in turns, so that a slow moment of the machine affects all of them, and compared by their
+shortest times, which disturbances do not lengthen. A plan is dropped early if it is slower by a margin, or if
+the model predicts a time that is far too long. At the end, the winner must prove itself against the default
+plan in a separate race (:mod:`onehop.tuner.proof`); if it does not, or if there is no time for the race, the
+default stays.
 
-A search is a generator that yields after every measurement: it may run to its end at once (:func:`finish`),
+A search is a generator that yields after every measurement. It may run to its end at once (:func:`finish`),
 or in small steps.
 """
 
@@ -22,24 +23,25 @@ from onehop.plans.entry import P
 from onehop.tuner.candidates import Axes
 from onehop.tuner.proof import LEAST_PAIRS, Comparison, compared
 
-# A plan is dropped from later rounds of a race when it is this much slower than the best.
+# A plan is dropped from later rounds of a race if it is slower than the best by this factor.
 _BEHIND = 1.06
-# A new value must be better by this factor; less is noise.
+# A new value must be better by this factor; smaller gains are noise.
 _GAIN = 1.01
 # A plan that the model predicts to be slower than the best by this factor is not measured.
 _HOPELESS = 1.6
 _FIRST_ROUNDS, _MORE_ROUNDS, _FINAL_ROUNDS = 2, 3, 9
-# Share of the time reserved for the last race; and at most, if its fewest pairs take longer.
+# Share of the time reserved for the last race; and the maximum share, if its minimum number of pairs takes
+# longer.
 _FINAL_SHARE, _MOST_FINAL_SHARE = 0.25, 0.5
 _MOST_PASSES = 3
 
 T = TypeVar("T")
-# Yields after every measurement, and returns the outcome.
+# Generators that yield after every measurement, and return the outcome.
 Steps = Generator[None, None, T]
 
 
 def finish(steps: Steps[T]) -> T:
-    """Runs the remaining steps and returns their result."""
+    """Run the remaining steps and return their result."""
     while True:
         try:
             next(steps)
@@ -48,11 +50,11 @@ def finish(steps: Steps[T]) -> T:
 
 
 class Budget:
-    """Seconds that may be spent.
+    """A number of seconds that may be spent.
 
     Args:
         seconds: Number of seconds.
-        clock: The clock; None means the process's clock.
+        clock: The clock; None means this process's clock.
     """
 
     def __init__(self, seconds: float, clock: Callable[[], float] | None = None) -> None:
@@ -60,11 +62,11 @@ class Budget:
         self._end = self._clock() + seconds
 
     def left(self) -> float:
-        """The remaining seconds; negative if more were spent."""
+        """Return the remaining seconds; negative if more were spent."""
         return self._end - self._clock()
 
     def part(self, share: float) -> "Budget":
-        """A separate budget of this share of the remaining seconds."""
+        """Return a separate budget with this share of the remaining seconds."""
         return Budget(share * max(0.0, self.left()), self._clock)
 
 
@@ -75,14 +77,14 @@ class Search(Generic[P]):
     Attributes:
         default: The plan to beat.
         axes: Values to try, by field.
-        measure: Seconds of one call of a plan; infinite for one that cannot run.
-        predict: The model's prediction.
+        measure: Returns the seconds of one call of a plan; infinite if the plan cannot run.
+        predict: Returns the model's prediction for a plan.
         budget: The time limit.
         watch: Called after every measurement.
         best: The best plan so far.
-        times: Every time of every plan.
-        settled: The last race's times of best and default plan, taken in turns; empty before it, and if it
-            had too few rounds to be meaningful.
+        times: All measured times of every plan.
+        settled: Times of the best and the default plan in the last race, taken in turns; empty before the
+            race, or if it had too few rounds.
         exhausted: Whether time ran out before the search ended.
     """
 
@@ -99,12 +101,12 @@ class Search(Generic[P]):
     _whole: float = field(init=False)
 
     def __post_init__(self) -> None:
-        """Starts with the default as the best plan."""
+        """Start with the default as the best plan."""
         self.best = self.default
         self.open_again()
 
     def run(self, starts: Iterable[P]) -> Steps[None]:
-        """Searches from the best of ``starts`` and the default, until no field gains more or time is out."""
+        """Search from the best of ``starts`` and the default, until no field gains more or time is over."""
         self.best = yield from self._race([self.default, *starts])
         for _ in range(_MOST_PASSES):
             before = self.best
@@ -114,32 +116,32 @@ class Search(Generic[P]):
                 break
         exhausted = self.exhausted
         yield from self._settle()
-        self.exhausted = exhausted  # a last race cut short is not a search cut short
+        self.exhausted = exhausted  # if only the last race was cut short, the search was not
 
     def open_again(self) -> None:
-        """Reopens a finished search for further plans, in the rest of the budget."""
+        """Reopen a finished search for further plans, in the rest of the budget."""
         self._whole = max(0.0, self.budget.left())
 
     def seconds_left(self) -> float:
-        """The rest of the budget without the share reserved for the last race."""
+        """Return the rest of the budget without the share reserved for the last race."""
         times = self.times.get(self.default, ())
         fewest = 2 * LEAST_PAIRS * statistics.median(times) if times else 0.0
         reserve = min(max(_FINAL_SHARE * self._whole, fewest), _MOST_FINAL_SHARE * self._whole)
         return self.budget.left() - reserve
 
     def faster(self, best: P, others: list[P]) -> P:
-        """The fastest of these; ``best`` unless another is faster by more than noise."""
+        """Return the fastest of these plans; ``best`` unless another is faster by more than noise."""
         exhausted = self.exhausted
         winner = finish(self._race([best, *others]))
         self.exhausted = exhausted
         return winner
 
     def settle_against(self, held: P, challenger: P) -> float | None:
-        """Repeats the last race with the default, the best plan and a challenger.
+        """Repeat the last race with the default, the best plan and a challenger.
 
         Returns:
-            The challenger's speed-up, by the median; None if it was not measured. It becomes the best if it
-            proves itself.
+            The challenger's median speed-up; None if it was not measured. The challenger becomes the best
+            plan if it proves itself.
         """
         if challenger == held:
             return None
@@ -154,7 +156,7 @@ class Search(Generic[P]):
         return None if gain is None else gain.median
 
     def gain(self) -> Comparison | None:
-        """Speed-up of the best plan over the default in the last race; None without one."""
+        """Return the speed-up of the best plan over the default in the last race; None without a race."""
         if self.best == self.default:
             return None
         return compared(self.settled.get(self.default, ()), self.settled.get(self.best, ()))
@@ -168,11 +170,11 @@ class Search(Generic[P]):
 
     @staticmethod
     def replaced(plan: P, name: str, value: object) -> P:
-        """The plan with another value of one field."""
+        """Return the plan with another value for one field."""
         return dataclasses.replace(plan, **{name: value})  # type: ignore[arg-type]
 
     def _race(self, plans: list[P]) -> Steps[P]:
-        """The fastest; the first of them unless another is faster by more than noise."""
+        """Return the fastest plan; the first one unless another is faster by more than noise."""
         plans = list(dict.fromkeys(plans))
         if len(plans) == 1:
             return plans[0]
@@ -196,7 +198,7 @@ class Search(Generic[P]):
         return least
 
     def _once(self, plan: P, left: Callable[[], float]) -> Steps[float | None]:
-        """One measurement; None if it would not end in the remaining time."""
+        """Measure a plan once; None if the measurement would not end in the remaining time."""
         times = self.times.get(plan)
         if times and times[-1] == math.inf:
             return math.inf
@@ -206,7 +208,7 @@ class Search(Generic[P]):
             self.exhausted = True
             return None
         collecting = gc.isenabled()
-        gc.disable()  # a collection would be charged to the plan that is running
+        gc.disable()  # a collection would be charged to the running plan
         try:
             seconds = self.measure(plan)
         finally:
@@ -218,7 +220,7 @@ class Search(Generic[P]):
         return seconds
 
     def _settle(self) -> Steps[None]:
-        """The last race: best against default. The best stays so only if it proves itself."""
+        """Run the last race, best against default; the best plan stays only if it proves itself."""
         plans = [self.default] if self.best == self.default else [self.default, self.best]
         yield from self._turns_at_last(plans)
         gain = self.gain()
@@ -226,7 +228,7 @@ class Search(Generic[P]):
             self.best = self.default
 
     def _turns_at_last(self, plans: list[P]) -> Steps[None]:
-        """Rounds of one measurement of each plan, every other round backwards."""
+        """Measure each plan once per round; every other round runs in reverse order."""
         rounds: list[dict[P, float]] = []
         for number in range(_FINAL_ROUNDS):
             times: dict[P, float] = {}

@@ -1,4 +1,4 @@
-"""``onehop.tune``: the best plans for a graph, found once and kept."""
+"""``onehop.tune``: finds the best plans for a graph once, and keeps them."""
 
 import multiprocessing
 from collections.abc import Callable, Sequence
@@ -38,12 +38,12 @@ def tune(
     heads: int = 1,
     progress: Progress | None = None,
 ) -> TuningResult:
-    """Finds the fastest plan for a graph, a width and an operation on this machine, and keeps it.
+    """Find the fastest plan for a graph, a width and an operation on this machine, and keep it.
 
-    From then on ``aggregate``, the other operators and patched models use it, in this process and in later
-    ones (``ONEHOP_CACHE_DIR``), on every graph with the same statistics, with the same number of threads and
-    instruction set; on a GPU on every graph of the same shape class, on GPUs of the same name. Results stay
-    the same up to rounding. Cases that were tuned before are not tuned again.
+    From then on, ``aggregate``, the other operators and patched models use the plan, in this process and in
+    later ones (``ONEHOP_CACHE_DIR``). On a CPU, it applies to every graph with the same statistics, with the
+    same number of threads and instruction set; on a GPU, to every graph of the same shape class, on GPUs of
+    the same name. Results stay the same up to rounding. Cases that were tuned before are not tuned again.
 
     A plan is used only if it was measured in turns with the default plan at the end, and won by more than the
     spread of these measurements (:mod:`onehop.tuner.proof`). If the run is interrupted, confirmed plans are
@@ -51,14 +51,14 @@ def tune(
 
     Args:
         graph: The graph.
-        width: Columns; or several numbers of columns, for a curve.
+        width: Number of columns; or several numbers of columns, for a curve.
         op: "aggregate", "sddmm", "edge_softmax" (width: heads) or "attention"; on a GPU also "gat" and
-            "gatv2", which have kernels of their own there.
+            "gatv2", which have their own kernels there.
         reduce: For "aggregate": "sum", "mean", "max" or "min"; sum and mean share plans, max and min too.
         dtype: Dtype of the features.
         backward: Also tune the gradient to the features.
-        budget_s: Seconds for everything; None means 10 for each width, and as many again with ``codegen``;
-            on a GPU, where every plan is compiled before it is measured, 30.
+        budget_s: Seconds for everything; None means 10 for each width, and 20 with ``codegen``. On a GPU,
+            None means 30, because every plan is compiled before it is measured.
         lossy: Allow plans that round float32 features to 16 bits. Such plans are used in this process only.
         fields: Names of the plan's fields that may differ from the default plan's; None means all. Plans
             found with a subset are used in this process only.
@@ -66,20 +66,20 @@ def tune(
         keep: Keep the results on disk.
         codegen: Also generate kernels for exactly this width, dtype and graph, if there is a C++ compiler
             (``$CXX``, c++, g++ or clang++). They are compiled for this processor, tested in a separate
-            process, compared with the reference, kept in the folder ``kernels`` below the cache folder, and
-            used only if they beat the best built-in kernel in a race. The result's
-            :attr:`~onehop.plans.entry.Tuned.codegen` states the outcome. For "aggregate" only.
+            process, compared with the reference, and kept in the folder ``kernels`` below the cache folder.
+            They are used only if they beat the best built-in kernel in a race. The result's
+            :attr:`~onehop.plans.entry.Tuned.codegen` has the outcome. For "aggregate" only.
         device: "cpu", or "cuda" (or one such device) for the Triton kernels, which are timed by the GPU's own
-            clock. With ``TRITON_INTERPRET=1`` "cuda" stands for the interpreter, whose times are meaningless.
-        heads: Number of heads that share the columns evenly, of "sddmm" and attention on a GPU.
+            clock. With ``TRITON_INTERPRET=1`` "cuda" means Triton's interpreter, whose times are meaningless.
+        heads: Number of heads that share the columns evenly; for "sddmm" and attention on a GPU.
         progress: Called with the current step and the used share of the budget, 0 to 1.
 
     Raises:
         ArgumentError: An argument cannot be used.
-        ConfigurationError: Within ``torch.compile`` or in a forked process, where times are meaningless; or
-            the GPU kernels cannot run here.
-        TuningInterrupted: Ctrl-C was pressed; a ``KeyboardInterrupt`` whose ``result`` holds the confirmed
-            plans.
+        ConfigurationError: The call is within ``torch.compile`` or in a forked process, where times are
+            meaningless; or the GPU kernels cannot run here.
+        TuningInterrupted: Ctrl-C was pressed; this is a ``KeyboardInterrupt`` whose ``result`` holds the
+            confirmed plans.
 
     Examples:
         >>> import onehop, torch
@@ -106,11 +106,11 @@ def tuning_steps(
     budget_s: float,
     clock: Callable[[], float],
 ) -> Steps[TuningResult]:
-    """:func:`tune` for an aggregation on the CPU, as a generator: yields after every measurement.
+    """Run :func:`tune` for an aggregation on the CPU as a generator, which yields after every measurement.
 
-    It returns the result in the end. The arguments are those of :func:`tune`; ``clock`` gives the seconds of
-    the budget, and may stop between two steps. Torch's own operation is not timed: making its matrix takes
-    longer than the caller may wait.
+    The generator returns the result at the end. The arguments are described at :func:`tune`; ``clock`` gives
+    the seconds of the budget, and may stop between two steps. Torch's own operation is not timed, because
+    building its matrix takes longer than the caller may wait.
     """
     target = CpuTarget("aggregate", reduce, backward, compared=False)
     return _steps(graph, width, target, dtype, budget_s, clock=clock)
@@ -129,7 +129,7 @@ def _steps(
     progress: Progress | None = None,
     clock: Callable[[], float] | None = None,
 ) -> Steps[TuningResult]:
-    """The tuning of a target: yields after every measurement, and returns the result in the end."""
+    """Tune a target; yield after every measurement, and return the result at the end."""
     widths = _checked(graph, width, dtype, budget_s, target)
     free = _free_fields(fields, target)
     reason = unsuitable()
@@ -163,7 +163,8 @@ def _steps(
             try:
                 yield from run.steps()
             finally:
-                # Reached after an interruption and a closed generator, too: the results so far are kept.
+                # Also reached after an interruption and when the generator is closed: the results so far are
+                # kept.
                 entry = _better(run.entry(), before)
                 if entry is not None and entry is not before:
                     target.install(entry, on_disk)
@@ -176,7 +177,7 @@ def _steps(
 
 
 def _better(entry: Tuned[Any] | None, before: Tuned[Any] | None) -> Tuned[Any] | None:
-    """The new result, unless it was not confirmed and the earlier one was."""
+    """Return the new result, unless it was not confirmed and the earlier one was."""
     if before is None or (entry is not None and entry.measured_s is not None):
         return entry
     return before if entry is None or before.measured_s is not None else entry

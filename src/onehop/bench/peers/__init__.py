@@ -1,4 +1,4 @@
-"""Peers that onehop is measured against, and onehop itself."""
+"""Peers with which onehop is compared, and onehop itself."""
 
 import torch
 
@@ -16,12 +16,12 @@ __all__ = ["PEERS", "Onehop", "Peer", "choose"]
 
 
 class Onehop(Peer):
-    """``onehop.aggregate`` on a ready Graph."""
+    """``onehop.aggregate`` on a prepared Graph."""
 
     name = "onehop"
 
     def forward(self, case: Case) -> Forward:
-        """The transposed graph is made by the first backward pass, which is not timed."""
+        """Return the call; the first backward pass, which is not timed, builds the transposed graph."""
         graph, weight, reduce = case.workload.graph, case.weight, case.reduce
         return lambda x: aggregate(graph, x, weight, reduce)
 
@@ -46,7 +46,7 @@ PEERS: dict[str, Peer] = {
 
 
 def choose(names: list[str] | None) -> list[Peer]:
-    """The peers of these names; all of them for None.
+    """Return the peers of these names; None means all peers.
 
     Raises:
         ArgumentError: A name is unknown.

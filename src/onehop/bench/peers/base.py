@@ -14,26 +14,26 @@ Forward = Callable[[Tensor], Tensor]
 
 
 class Peer(ABC):
-    """A way to aggregate that onehop is measured against.
+    """A way to aggregate with which onehop is compared.
 
     Attributes:
-        name: Its name in tables and on the command line.
-        needs: The modules that it imports.
+        name: The peer's name in tables and on the command line.
+        needs: The modules that the peer imports.
     """
 
     name: str
     needs: tuple[str, ...] = ()
 
     def available(self) -> str | None:
-        """Return None if it can be used here, else the reason why not."""
+        """Return None if the peer can be used here, else the reason why not."""
         return import_reason(*self.needs)
 
     def refuse(self, case: Case) -> str | None:
-        """Return None if it has this operation, else the reason why not."""
+        """Return None if the peer has this operation, else the reason why not."""
         return None
 
     def extra_bytes(self, case: Case) -> int:
-        """Return the bytes allocated beside operands and result, if they grow with edges times width."""
+        """Return the bytes allocated besides operands and result, if they grow with edges times width."""
         return 0
 
     @abstractmethod
@@ -43,13 +43,13 @@ class Peer(ABC):
     def build(self, case: Case) -> Callable[[], Tensor]:
         """Return the call that is timed.
 
-        It returns the result [N, F], or the gradient of x [N, F] where the case has a backward pass.
+        It returns the result [N, F], or the gradient of x [N, F] if the case has a backward pass.
         """
         return case.call(self.forward(case))
 
 
 def import_reason(*modules: str) -> str | None:
-    """The reason why the modules cannot be imported; None if they can."""
+    """Return why the modules cannot be imported; None if they can."""
     for module in modules:
         try:
             importlib.import_module(module)
@@ -62,7 +62,7 @@ def import_reason(*modules: str) -> str | None:
 
 @contextmanager
 def beta_warnings_ignored() -> Iterator[None]:
-    """Ignores what torch says once about its sparse layouts: that they are in beta, and check nothing."""
+    """Ignore torch's warnings that its sparse layouts are in beta and are not checked."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CS[RC] tensor support is in beta state")
         warnings.filterwarnings("ignore", message="Sparse invariant checks are implicitly disabled")

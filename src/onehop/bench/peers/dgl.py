@@ -19,19 +19,19 @@ class DglPeer(Peer):
     needs = ("dgl",)
 
     def available(self) -> str | None:
-        """Return None if DGL can be imported, with some help, else the reason why not."""
+        """Return None if DGL can be imported (after a workaround), else the reason why not."""
         help_import()
         return super().available()
 
     def forward(self, case: Case) -> Forward:
-        """Make the graph, with 32-bit numbers and all its formats."""
+        """Build the graph, with 32-bit numbers and in all its formats."""
         workload, weight, reduce = case.workload, case.weight, case.reduce
         graph = workload.once("dgl", lambda: graph_of(workload.edge_index, workload.num_nodes))
         return reduction(graph, weight, reduce)
 
 
 def graph_of(edge_index: Tensor, num_nodes: int, *, loops: bool = False) -> Any:
-    """A graph with 32-bit numbers and all its formats, on the device of ``edge_index`` [2, E]."""
+    """Return a graph with 32-bit numbers and all its formats, on the device of ``edge_index`` [2, E]."""
     import dgl
 
     graph = dgl.graph((edge_index[0], edge_index[1]), num_nodes=num_nodes)
@@ -41,7 +41,7 @@ def graph_of(edge_index: Tensor, num_nodes: int, *, loops: bool = False) -> Any:
 
 
 def reduction(graph: Any, weight: Tensor | None, reduce: str) -> Forward:
-    """A sum of x [N, F], weighted by [E] or not, or its "mean", "max" or "min"."""
+    """Return a function of x [N, F]: its sum, weighted by [E] if given, or its "mean", "max" or "min"."""
     import dgl.function
     import dgl.ops
 
@@ -66,7 +66,7 @@ def reduction(graph: Any, weight: Tensor | None, reduce: str) -> Forward:
 
 
 def help_import() -> None:
-    """Lets DGL 2.1.0 be imported beside a torch newer than 2.2, without its sampler.
+    """Make DGL 2.1.0 importable with a torch newer than 2.2, without its sampler.
 
     Its compiled sampler, ``dgl.graphbolt``, was built for torch 2.0 to 2.2 and fails to load; aggregation
     does not need it. Naming the backend keeps DGL from writing a configuration file.

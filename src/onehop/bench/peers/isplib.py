@@ -10,13 +10,13 @@ from onehop.bench.cases import Case
 from onehop.bench.peers.base import Forward, Peer
 from onehop.bench.peers.sparse import case_tensor
 
-# What iSpLib sets in torch_geometric.typing to lead PyG to torch_sparse's product. It takes back neither
-# where PyG lacks one of them, as PyG 2.8 does.
+# iSpLib sets these in torch_geometric.typing to make PyG use torch_sparse's product. It resets neither if PyG
+# lacks one of them, as PyG 2.8 does.
 _FLAGS = ("WITH_PT2", "WITH_PT20")
 
 
 class Isplib(Peer):
-    """``torch_sparse.matmul`` as iSpLib replaces it. The number of threads is fixed when it is built."""
+    """``torch_sparse.matmul`` as replaced by iSpLib; the number of threads is fixed when iSpLib is built."""
 
     name = "isplib"
     needs = ("torch_geometric.typing", "isplib")
@@ -30,13 +30,13 @@ class Isplib(Peer):
 
         def forward(x: Tensor) -> Tensor:
             result: Tensor | tuple[Tensor, Tensor] = product(matrix, x, reduce)
-            return result[0] if isinstance(result, tuple) else result  # max and min tell where they were
+            return result[0] if isinstance(result, tuple) else result  # max and min also return positions
 
         return forward
 
 
 def forget() -> None:
-    """Empties iSpLib's caches: it knows graphs by their addresses, which another may have by now."""
+    """Empty iSpLib's caches: it identifies graphs by their addresses, which another graph may reuse."""
     from isplib import iSpLibPlugin
 
     for cache in (iSpLibPlugin.cache, iSpLibPlugin.value_cache, iSpLibPlugin.row_cache):
@@ -45,7 +45,7 @@ def forget() -> None:
 
 @contextmanager
 def patched() -> Iterator[Callable[..., Any]]:
-    """Replaces torch_sparse's product and torch's by iSpLib's while the block runs; yields the product."""
+    """Replace torch_sparse's and torch's products by iSpLib's inside the block; yield the product."""
     import torch_geometric.typing
     import torch_sparse
     from isplib import iSpLibPlugin

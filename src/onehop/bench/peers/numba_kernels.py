@@ -1,4 +1,4 @@
-"""The loops that anyone would write, compiled by numba: rows in parallel, int32 columns, nothing clever."""
+"""Simple loops compiled by numba: rows in parallel, int32 columns, no further optimisation."""
 
 from typing import Any
 

@@ -16,7 +16,7 @@ class NumbaLoop(Peer):
     needs = ("numba",)
 
     def forward(self, case: Case) -> Forward:
-        """Give numba as many threads as torch has, within what it allows."""
+        """Give numba the same number of threads as torch, within numba's limit."""
         import numba
 
         from onehop.bench.peers.numba_kernels import KERNELS

@@ -9,17 +9,17 @@ from onehop.bench.peers.base import Forward, Peer, beta_warnings_ignored
 
 
 class PygScatter(Peer):
-    """A PyG layer's work on a plain ``edge_index``: gather, multiply, scatter."""
+    """The work of a PyG layer on a plain ``edge_index``: gather, multiply, scatter."""
 
     name = "pyg-edge_index"
     needs = ("torch_geometric.utils",)
 
     def extra_bytes(self, case: Case) -> int:
-        """The gathered rows; the weighted ones; their gradients."""
+        """Return the bytes of the gathered rows, of the weighted rows, and of their gradients."""
         return case.workload.num_edges * case.width * 4 * (2 if case.weighted or case.backward else 1)
 
     def forward(self, case: Case) -> Forward:
-        """Nothing to prepare."""
+        """Return the function; there is nothing to prepare."""
         from torch_geometric.utils import scatter
 
         source, target = case.workload.edge_index
@@ -37,7 +37,7 @@ class PygScatter(Peer):
 
 
 class PygEdgeIndex(Peer):
-    """``torch_geometric.EdgeIndex``, sorted by destination, its caches filled."""
+    """``torch_geometric.EdgeIndex``, sorted by destination, with its caches filled."""
 
     name = "pyg-EdgeIndex"
     needs = ("torch_geometric",)
@@ -54,7 +54,7 @@ class PygEdgeIndex(Peer):
 
 
 def sorted_edges(edge_index: Tensor, num_nodes: int) -> tuple[Any, Tensor]:
-    """``edge_index`` [2, E] as an EdgeIndex sorted by destination, its caches filled, and the order [E]."""
+    """Return ``edge_index`` [2, E] as a sorted EdgeIndex with filled caches, and the order [E]."""
     from torch_geometric import EdgeIndex
 
     with beta_warnings_ignored():

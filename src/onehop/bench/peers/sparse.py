@@ -1,4 +1,4 @@
-"""Products of sparse matrices: of torch's CSR tensors, of SciPy and of torch_sparse."""
+"""Products of sparse matrices: torch's CSR tensors, SciPy and torch_sparse."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +25,7 @@ class TorchCsr(Peer):
         self.reduce_kernel = reduce_kernel
 
     def refuse(self, case: Case) -> str | None:
-        """The product does sums; the reduce kernels do all."""
+        """Refuse what it lacks: the product only does sums; the reduce kernels do all, but only forward."""
         if not self.reduce_kernel and case.reduce != "sum":
             return "the sparse product does sums only; see torch-reduce"
         if self.reduce_kernel and case.backward:
@@ -33,7 +33,7 @@ class TorchCsr(Peer):
         return None
 
     def forward(self, case: Case) -> Forward:
-        """Make the matrix, with a row for each destination."""
+        """Build the matrix, with a row for each destination."""
         weighted = case.weighted
         key = f"torch-csr {self.index_dtype} {weighted}"
         matrix = case.workload.once(
@@ -46,7 +46,7 @@ class TorchCsr(Peer):
 
 
 def csr_tensor(workload: Workload, index_dtype: torch.dtype, *, weighted: bool) -> Tensor:
-    """The graph as a torch CSR tensor [num_dst, num_src] of ones or weights, repeated edges kept apart."""
+    """Return the graph as a torch CSR tensor [num_dst, num_src] of ones or weights; repeated edges stay."""
     graph = workload.graph
     values = workload.sorted_weight if weighted else torch.ones(graph.num_edges, device="cpu")
     with beta_warnings_ignored():
@@ -61,16 +61,16 @@ def csr_tensor(workload: Workload, index_dtype: torch.dtype, *, weighted: bool) 
 
 
 class ScipyCsr(Peer):
-    """``csr_array @ x`` on one thread; the mean by a matrix of 1 / degree."""
+    """``csr_array @ x`` on one thread; the mean uses a matrix of 1 / degree."""
 
     name = "scipy"
 
     def refuse(self, case: Case) -> str | None:
-        """Products only."""
+        """Refuse everything except products."""
         return "does sums and means only" if case.reduce in ("max", "min") else None
 
     def forward(self, case: Case) -> Forward:
-        """Make the matrix, and the transposed one for the backward pass."""
+        """Build the matrix, and the transposed matrix for the backward pass."""
         matrix = case.workload.once(f"scipy {case.operation}", lambda: _csr_array(case))
         if not case.backward:
             return of_arrays(lambda x: matrix @ x)
@@ -86,7 +86,7 @@ def _csr_array(case: Case) -> Any:
         values = case.workload.sorted_weight.numpy()
     else:
         values = np.ones(graph.num_edges, dtype=np.float32)
-    # Row pointers of the same 32 bits as the columns: SciPy would widen both.
+    # Row pointers have 32 bits, like the columns; otherwise SciPy would widen both.
     rowptr = graph.rowptr.int().numpy() if graph.num_edges < 2**31 else graph.rowptr.numpy()
     return scipy.sparse.csr_array((values, graph.col.numpy(), rowptr), shape=(graph.num_dst, graph.num_src))
 
@@ -104,13 +104,13 @@ class TorchSparse(Peer):
 
 
 def case_tensor(case: Case) -> Any:
-    """The case's graph as a SparseTensor with its weights, made once."""
+    """Return the case's graph as a SparseTensor with its weights, built once."""
     key = f"SparseTensor {case.weighted}"
     return case.workload.once(key, lambda: sparse_tensor(case.workload, case.weight))
 
 
 def sparse_tensor(workload: Workload, weight: Tensor | None) -> Any:
-    """The graph as a SparseTensor [num_dst, num_src], repeated edges kept apart."""
+    """Return the graph as a SparseTensor [num_dst, num_src]; repeated edges stay."""
     from torch_sparse import SparseTensor
 
     source, target = workload.edge_index
@@ -119,12 +119,12 @@ def sparse_tensor(workload: Workload, weight: Tensor | None) -> Any:
 
 
 def of_arrays(product: _ArrayProduct, transposed: _ArrayProduct | None = None) -> Forward:
-    """A function of tensors from a product of NumPy arrays.
+    """Return a function of tensors made from a product of NumPy arrays.
 
     Args:
-        product: The product, linear if there is a transposed one.
-        transposed: The product for the gradient, which makes the function a node of torch's graph, as a user
-            would have to. None: the function has no gradient.
+        product: The product, which must be linear if there is a transposed one.
+        transposed: The product for the gradient; with it, the function is a node of torch's autograd graph,
+            as users would have to write it. None means that the function has no gradient.
     """
     if transposed is None:
         return lambda x: torch.from_numpy(product(x.numpy()))

@@ -1,4 +1,4 @@
-"""``--commands`` of the verbs whose machines send DRAM commands."""
+"""The option ``--commands`` of verbs whose machines send DRAM commands."""
 
 from functools import partial
 from pathlib import Path
@@ -11,16 +11,16 @@ from onehop.machines.dram.command_file import program_of
 
 
 def check(path: Path | None, swept: list[str], memory: Memory, requests: int = 0) -> None:
-    """Refuses ``--commands`` before the run, where they could not be written after it.
+    """Refuse ``--commands`` before the run if the commands could not be written after it.
 
     Args:
-        path: The file; None where it was not given.
+        path: The file; None if the option was not given.
         swept: Names that ``--sweep`` varies.
-        memory: The memory that sends them.
-        requests: Bursts that it serves; 0 where that is not known.
+        memory: The memory that receives the commands.
+        requests: Number of bursts that the memory serves; 0 if unknown.
 
     Raises:
-        ArgumentError: A sweep has several lists of commands, or the file's form cannot say them.
+        ArgumentError: A sweep would have several lists of commands, or the file's form cannot express them.
     """
     if path is None:
         return
@@ -30,7 +30,7 @@ def check(path: Path | None, swept: list[str], memory: Memory, requests: int = 0
 
 
 def write(path: Path, memory: Memory, requests: Requests, bar: Bar) -> dict[str, Any]:
-    """Serves requests, writes the commands to a file, and returns what the JSON says of it."""
+    """Serve requests, write the commands to a file, and return its entry for the JSON."""
     check_commands(path, memory, len(requests))
     bar.describe("writing commands")
     run = memory.commands(requests)
@@ -45,7 +45,7 @@ def write(path: Path, memory: Memory, requests: Requests, bar: Bar) -> dict[str,
 
 
 def told(written: dict[str, Any]) -> str:
-    """The same as a line."""
+    """Return this JSON entry as a line of text."""
     counts = ", ".join(f"{name} {count:,}" for name, count in written["counts"].items())
     size = Path(written["file"]).stat().st_size
     return f"{written['file']}, {size / 1e6:,.1f} MB, as {written['program']} has them ({counts})"

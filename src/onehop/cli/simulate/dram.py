@@ -41,7 +41,7 @@ _LAYOUTS = (
 )
 _OF_TRAFFIC = tuple(entry.name for entry in fields(Access))
 _OF_CONTROLLER = ("layout", "queue", "scheduler", "refresh", "refresh_mode", "close_after")
-# Figures of a report that the line of a sweep has.
+# Figures of a report that a line of a sweep shows.
 _FIGURES = ("cycles", "served", "time_ns", "gbps", "percent_of_peak", "activations", "energy_nj")
 _COLUMNS = (
     Column("GB/s", "gbps", "{:.2f}"),
@@ -105,11 +105,11 @@ class Options(Shared):
 
     @property
     def requests_given(self) -> bool:
-        """Return whether requests are given, not drawn."""
+        """Return whether requests come from a graph or a file instead of a random generator."""
         return self.graph is not None or self.replay is not None
 
     def case(self) -> _Case:
-        """The memory, and the traffic that is drawn."""
+        """Return the memory, and the traffic to generate."""
         own = {name: getattr(self, name) for name in ("ranks", *_OF_CONTROLLER)}
         memory = Memory(_device(self.preset_name, self.timing), **own)
         return _Case(memory, Access(self.pattern, self.run_bytes, self.op, write_share=self.write_share))
@@ -117,7 +117,7 @@ class Options(Shared):
 
 @command
 def dram(options: Options) -> None:
-    """DRAM alone: how long so many bursts take, which rows they find open, and the energy."""
+    """Simulate DRAM alone: the time of a number of bursts, the rows that they find open, and the energy."""
     drawn = options.case()
     needs_commands = options.requests_given or options.trace is not None or options.commands is not None
     if needs_commands and options.level != "command":
@@ -204,7 +204,7 @@ def dram(options: Options) -> None:
 
 
 def _traffic(options: Options, access: Access) -> str:
-    """The traffic in words."""
+    """Return the traffic in words."""
     if options.graph is not None:
         return f"vectors of {options.graph}, width {options.width}"
     if options.replay is not None:
@@ -216,7 +216,7 @@ def _traffic(options: Options, access: Access) -> str:
 
 
 def _device(name: str, timing: str | None) -> Dram:
-    """The preset or the file, with other timings where some were given."""
+    """Return the preset's or file's device, with other timings if some were given."""
     device = load(name) if name.endswith(".toml") else preset(name)
     clocks = {}
     for entry in names(timing or ""):
@@ -228,7 +228,7 @@ def _device(name: str, timing: str | None) -> Dram:
 
 
 def _binding(bounds: Limits) -> str:
-    """The strictest limit, and the others beside it."""
+    """Return the strictest limit, followed by all limits in clocks per burst."""
     clocks = {name.replace("_", " "): value for name, value in bounds.clocks().items()}
     each = ", ".join(f"{name} {value:.2f}" for name, value in clocks.items())
     refreshes = f"; refreshes take {bounds.refresh_share:.1%}" if bounds.refresh_share else ""
@@ -236,7 +236,7 @@ def _binding(bounds: Limits) -> str:
 
 
 def _rows(report: DramReport) -> list[tuple[str, str]]:
-    """The report as lines."""
+    """Return the report as lines."""
     rows = [
         ("level", report.level),
         ("bandwidth", f"{report.gbps:.2f} GB/s, {report.percent_of_peak:.1f} % of peak"),

@@ -26,7 +26,7 @@ G = TypeVar("G", covariant=True)
 
 @dataclass(frozen=True)
 class Shared:
-    """Options of every verb; those of its own are in a class made of this one."""
+    """Options of every verb; each verb's own options are in a subclass."""
 
     scale: Scale = 1.0
     width: Width = 256
@@ -67,11 +67,11 @@ class Loaded(Generic[G]):
     """A graph that a verb runs on.
 
     Attributes:
-        graph: Its structure.
-        source: What ``--graph`` said.
-        name: Name of its data set.
-        num_features: Columns of its own features; 0 where it has none.
-        num_classes: Its classes; 0 where it has none.
+        graph: The graph's structure.
+        source: The value of ``--graph``.
+        name: The name of its data set.
+        num_features: Columns of its own features; 0 if it has none.
+        num_classes: Number of its classes; 0 if it has none.
     """
 
     graph: G
@@ -82,7 +82,7 @@ class Loaded(Generic[G]):
 
 
 def graph_facts(loaded: Loaded[Any], edges: float | None = None) -> dict[str, Any]:
-    """``graph`` of the JSON of every verb; ``edges`` are a sample's estimate, or None for the graph's own."""
+    """Return ``graph`` for the JSON of every verb; ``edges`` is a sample's estimate, None for the count."""
     graph = loaded.graph
     nodes = graph.num_dst if isinstance(graph, Graph) else graph.num_nodes
     known = graph.num_edges if edges is None else edges
@@ -90,7 +90,7 @@ def graph_facts(loaded: Loaded[Any], edges: float | None = None) -> dict[str, An
 
 
 def load_graph(source: str, options: Shared, bar: Bar) -> Loaded[Graph]:
-    """The graph that ``--graph`` names; a twin's features are not drawn.
+    """Load the graph that ``--graph`` names; a twin's features are not generated.
 
     Raises:
         ArgumentError: The graph is unknown, or cannot be scaled.
@@ -105,15 +105,15 @@ def load_graph(source: str, options: Shared, bar: Bar) -> Loaded[Graph]:
 
 
 def one_by_one(name: str, values: list[Any]) -> list[Values]:
-    """The points of a sweep: a run for each value."""
+    """Return the points of a sweep: one run per value."""
     return [{name: value} for value in values]
 
 
 class Experiment(Generic[C]):
-    """The cases that a verb runs, and what becomes of their results.
+    """The cases that a verb runs, and the output of their results.
 
     Args:
-        verb: Its name.
+        verb: The verb's name.
         case: The plan and the machine without ``--set``.
         kinds: The type of every value that can be set and varied, by name.
         change: Returns a case with other values.
@@ -121,13 +121,13 @@ class Experiment(Generic[C]):
         points: Returns the points of a sweep, each with the varied value first.
 
     Attributes:
-        values: Those of ``--set``.
+        values: The values of ``--set``.
         swept: The names of ``--sweep``.
         case: The case with the values of ``--set``.
 
     Raises:
         ArgumentError: A name is unknown, a value is of another type or out of range, or options exclude each
-            other. All values are tried, before anything runs.
+            other. All values are checked before anything runs.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class Experiment(Generic[C]):
                 raise ArgumentError(f"set, sweep: {name} is given by both; leave one of them away.")
 
     def sweep(self, run: Callable[[C, Values], dict[str, Any]], bar: Bar) -> dict[str, Any]:
-        """``sweep`` or ``grid`` of the JSON, with a line for each case; an empty dictionary without a sweep.
+        """Run the sweep and return ``sweep`` or ``grid`` for the JSON, one line per case; {} without a sweep.
 
         ``run`` takes a case and its point, and returns the figures.
         """
@@ -178,7 +178,7 @@ class Experiment(Generic[C]):
         return {"grid" if self._options.grid else "sweep": lines} if lines else {}
 
     def tables(self, content: Mapping[str, Any], columns: Iterable[Column]) -> list[Table]:
-        """The sweep of a content as it is printed, in a list; none without a sweep."""
+        """Return the sweep in ``content`` as tables for printing; an empty list without a sweep."""
         if "grid" in content:
             names = [Column(name.replace("_", " "), _value_of(name), told) for name in self.swept]
             return [Table([*names, *columns], content["grid"], "Grid")]
@@ -194,7 +194,7 @@ class Experiment(Generic[C]):
         timeline: Callable[[], Trace] | None = None,
         picture: Callable[[], tuple[Mapping[str, Mapping[str, float]], str, str]] | None = None,
     ) -> None:
-        """Prints results, and writes them to the files that the options name.
+        """Print results, and write them to the files that the options name.
 
         Args:
             shown: Texts and tables, in order.

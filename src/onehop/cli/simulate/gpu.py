@@ -27,7 +27,7 @@ _FIGURES = (
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A kernel on a GPU; both mappings run."""
+    """A kernel on a GPU; both mappings are run."""
 
     gpu: Gpu
     kernel: Kernel
@@ -44,7 +44,7 @@ class Options(Shared):
 
 @command
 def gpu(options: Options) -> None:
-    """A sum's gathers on a GPU, by both mappings of its lanes: sectors that are fetched from memory."""
+    """Count the sectors that a sum's gathers fetch from memory on a GPU, for both mappings of its lanes."""
     check_choice("order", options.order, ORDERS)
     if options.trace is not None:
         raise ArgumentError("trace: sectors are counted, and have no timeline; leave --trace away.")
@@ -78,7 +78,7 @@ def _fetched(mapping: str) -> Callable[[Mapping[str, Any]], Any]:
 
 
 def _lines(case: _Case, graph: Graph, width: int) -> Iterator[dict[str, Any]]:
-    """The figures of each mapping."""
+    """Yield the figures of each mapping."""
     for mapping in MAPPINGS:
         kernel = replace(case.kernel, mapping=mapping)
         found = gather(graph, width * _ITEM_BYTES, kernel, case.gpu)

@@ -100,22 +100,22 @@ class Options(OfGraphs):
 
     @property
     def compared(self) -> bool:
-        """Return whether the mapping is the host or a prior machine, which ours is compared with."""
+        """Return whether the mapping is the host or a prior machine, which serve as comparison."""
         return self.mapping in _COMPARED
 
     def columns(self, loaded: Loaded[Any]) -> list[int]:
-        """Columns before each layer, and after the last one."""
+        """Return the numbers of columns before each layer, and after the last one."""
         inner = [self.width] * (self.layers - 1)
         return [loaded.num_features or self.width, *inner, loaded.num_classes or self.width]
 
     def widths(self, loaded: Loaded[Any]) -> list[int]:
-        """Columns that each layer aggregates."""
+        """Return the number of columns that each layer aggregates."""
         return [self.width] if self.layers == 1 else self.columns(loaded)[:-1]
 
 
 @command
 def ndp(options: Options) -> None:
-    """Aggregation on ranks of DRAM with near-data units: times, bytes and energy of every mapping."""
+    """Simulate aggregation on ranks of DRAM with near-data units: times, bytes and energy of each mapping."""
     if options.gantt:
         output().print(toy.gantt(), markup=False)
         return
@@ -146,7 +146,7 @@ def ndp(options: Options) -> None:
 
 
 def _sampled(options: Options, experiment: Experiment[ndp_sweep.Case], runs: int) -> None:
-    """Estimates from random runs of windows."""
+    """Estimate the times from random runs of windows."""
     needing_all = {
         name: getattr(options, name) for name in ("sweep", "model", "priors", "trace", "plot", "commands")
     }
@@ -160,7 +160,7 @@ def _sampled(options: Options, experiment: Experiment[ndp_sweep.Case], runs: int
 
 
 def _whole(options: Options, experiment: Experiment[ndp_sweep.Case]) -> None:
-    """Simulates all targets."""
+    """Simulate all targets."""
     hardware, plan = experiment.case.machine, experiment.case.plan
     with progress(what="loading the graph") as bar:
         loaded = load_graph(options.graph, options, bar)
@@ -207,7 +207,7 @@ def _machine(source: str, faw: str) -> Machine:
 def _priors(
     hardware: Machine, graph: Graph, widths: list[int], plan: NdpPlan, time_ns: float
 ) -> list[dict[str, Any]]:
-    """Prior machines by name, with the gain over each."""
+    """Return prior machines by name, with the gain over each."""
     return [
         {
             "name": one.name,
@@ -224,7 +224,7 @@ def _priors(
 
 
 def _commands(path: Path, run: LayerRun, bar: Bar) -> dict[str, Any]:
-    """Writes a rank's commands in a sample of windows of the first layer; what the JSON says of them."""
+    """Write a rank's commands in a sample of windows of the first layer; return the entry for the JSON."""
     sample = sampled_reads(run)
     written = command_file.write(path, run.memory.rank, sample.requests, bar)
     return {"layer": 1, "rank": sample.rank, "windows": sample.windows, **written}
@@ -233,7 +233,7 @@ def _commands(path: Path, run: LayerRun, bar: Bar) -> dict[str, Any]:
 def _errors(
     hardware: Machine, graph: Graph, plan: NdpPlan, found: list[LayerOutcome], check: str, bar: Bar
 ) -> dict[str, float]:
-    """Largest errors by mapping: the chosen ones on all targets for a full check, the others on samples."""
+    """Return the largest errors by mapping; a full check uses all targets for the chosen mappings."""
     chosen = {one.width: one.run.mapping for one in found}
     errors: dict[str, float] = {}
     for width, mapping in chosen.items():
@@ -247,7 +247,7 @@ def _errors(
 
 
 def _compare(content: dict[str, Any], found: list[LayerOutcome], mapping: str) -> None:
-    """Puts the host's, or the best prior machine's, figures where the machine's own were."""
+    """Replace the machine's own figures by those of the host, or of the best prior machine."""
     is_host = mapping == "baseline"
     runs = [one.baseline if is_host else one.best_prior for one in found]
     times = [(one.baseline.time_ns if is_host else one.best_prior.serial_ns) / 1e6 for one in found]
@@ -257,7 +257,7 @@ def _compare(content: dict[str, Any], found: list[LayerOutcome], mapping: str) -
     edges = sum(one.run.workload.num_edges for one in found)
     content["read_reduction_percent"] = 100.0 * (1.0 - sum(run.reads for run in runs) / max(edges, 1))
     content["time_ms"] = total
-    # Of the machine's own schedule: these have none.
+    # These figures belong to the machine's own schedule, which the host and prior machines do not have.
     content["host_order"] = content["bound_ms"] = content["hidden_share"] = None
     content["speedup_over_baseline"] = gain(sum(one.baseline.time_ns for one in found), total * 1e6)
     content["speedup_over_prior"] = gain(sum(one.best_prior.serial_ns for one in found), total * 1e6)
@@ -329,7 +329,7 @@ def _prior(prior: PriorRun) -> str:
 
 
 def _timeline(found: list[LayerOutcome]) -> Trace:
-    """The layers' timelines one after another."""
+    """Return the layers' timelines, one after another."""
     whole, start = Trace(), 0.0
     for one in found:
         whole.spans.extend(layer_report(one).timeline.shift(start).spans)
@@ -338,7 +338,7 @@ def _timeline(found: list[LayerOutcome]) -> Trace:
 
 
 def _bars(found: list[LayerOutcome]) -> dict[str, dict[str, float]]:
-    """The phases of each layer and mapping, by the label of their bar."""
+    """Return the phases of each layer and mapping, by the label of their bar."""
     return {
         f"layer {number}, {name}": dict(candidate.phases_ns)
         for number, one in enumerate(found, start=1)

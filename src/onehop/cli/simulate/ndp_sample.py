@@ -1,4 +1,4 @@
-"""Estimates of ``onehop simulate ndp --sample``: graphs too large to be simulated whole."""
+"""Estimates of ``onehop simulate ndp --sample``, for graphs too large to be simulated as a whole."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,13 +20,13 @@ from onehop.tables import Column, Table
 
 
 def by_rows(options: OfGraphs) -> bool:
-    """Return whether a graph is taken by rows: a twin that is too large to be made whole."""
+    """Return whether a graph is computed row by row: a twin that is too large to be generated as a whole."""
     source = options.graph
     return source.startswith(TWIN) and options.scale == 1 and too_large(source.removeprefix(TWIN))
 
 
 def load(options: OfGraphs, self_loops: bool, bar: Bar) -> Loaded[Graph | ImplicitGraph]:
-    """The graph that ``--graph`` names."""
+    """Load the graph that ``--graph`` names."""
     if by_rows(options):
         bar.describe("drawing communities")
         name = options.graph.removeprefix(TWIN)
@@ -44,7 +44,7 @@ def run(
     sample: Sample,
     bar: Bar,
 ) -> dict[str, Any]:
-    """The estimates, ready for JSON."""
+    """Return the estimates, ready for JSON."""
     content = sampled_report(hardware.sampled(loaded.graph, widths, plan, sample, bar.share))
     edges = {key: value for key, value in content["layers"][0].items() if key.startswith("edges")}
     facts = {**graph_facts(loaded, edges["edges"]), **edges}
@@ -52,10 +52,10 @@ def run(
 
 
 def refuse(**options: object) -> None:
-    """Refuses options that need the whole graph.
+    """Refuse options that need the whole graph.
 
     Raises:
-        ArgumentError: One was given.
+        ArgumentError: One of these options was given.
     """
     for option, given in options.items():
         if given:
@@ -66,7 +66,7 @@ def refuse(**options: object) -> None:
 
 
 def shown(hardware: Machine, content: dict[str, Any]) -> Iterator[RenderableType]:
-    """The estimates as they are printed: a line for each mapping of each layer, and then all layers."""
+    """Yield the estimates for printing: a line for each mapping of each layer, and then all layers."""
     graph, sample, layers = content["graph"], content["sample"], content["layers"]
     known = "" if graph["edges_low"] == graph["edges_high"] else "about "
     yield hardware.describe()

@@ -1,4 +1,4 @@
-"""Values that ``onehop simulate ndp`` sets and varies: those of the plan and of the machine."""
+"""Values of the plan and of the machine that ``onehop simulate ndp`` sets and varies."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
@@ -23,13 +23,13 @@ class Case:
 
 
 def experiment(machine: Machine, plan: NdpPlan, options: OfGraphs) -> Experiment[Case]:
-    """The cases: those of ``--set`` and ``--sweep``."""
+    """Return the cases of ``--set`` and ``--sweep``."""
     kinds = {**kinds_of(machine.config), **kinds_of(plan)}
     return Experiment("ndp", Case(machine, plan), kinds, _changed, options, _points)
 
 
 def line(graph: Graph, widths: list[int]) -> Callable[[Case, Values], dict[str, Any]]:
-    """The function that runs a case of a sweep and returns its figures."""
+    """Return the function that runs a case of a sweep and returns its figures."""
 
     def run(case: Case, point: Values) -> dict[str, Any]:
         figures = _figures(case.machine.layers(graph, widths, case.plan, record=0))
@@ -71,7 +71,7 @@ def _candidate(name: str, line: Mapping[str, Any]) -> float | None:
     return found
 
 
-# A tile is tried with all mappings, re-tiled and by number, with and without broadcasting.
+# A tile is tried with all mappings, re-tiled and in index order, with and without broadcasting.
 _TILED = {"tile", "retile", "broadcast", "mapping"}
 
 
@@ -87,7 +87,7 @@ def _points(name: str, values: list[Any]) -> list[Values]:
 
 
 def _changed(case: Case, values: Values) -> Case:
-    """The case with other values; machines share the counts of graphs that do not depend on them."""
+    """Return the case with other values; machines share counts of graphs that do not depend on them."""
     machine, config = case.machine, changed(case.machine.config, values)
     if config is not machine.config:
         sections = [entry.name for entry in fields(config) if entry.name != "name"]
@@ -96,7 +96,7 @@ def _changed(case: Case, values: Values) -> Case:
 
 
 def _figures(found: list[LayerOutcome]) -> dict[str, Any]:
-    """Times over all layers."""
+    """Return the times over all layers."""
     times: dict[str, float] = {}
     for one in found:
         for name, time in one.candidates_ms().items():

@@ -42,7 +42,7 @@ from onehop.tables import Column
 _PRIOR = ("grande", "gnnear", "gnmp", "sparsep")
 _PLANS = f"tuned, default, SPxDS such as 2x16, {', '.join(_PRIOR)}, or a JSON file that PimPlan.to_json wrote"
 _NAMED_PLANS = ("tuned", "default", *_PRIOR)
-# Features are small whole numbers, so that sums of any type can be compared exactly.
+# Features are small integers, so that sums in any dtype can be compared exactly.
 _LARGEST_FEATURE = 8
 _COLUMNS = (
     Column("ms", lambda line: line.get("total_ms"), "{:.4g}", absent="does not fit"),
@@ -53,7 +53,7 @@ _COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A machine, and fields that every plan on it has."""
+    """A machine, and plan fields that are fixed for every plan on it."""
 
     config: PimConfig
     fixed: Values = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Options(OfGraphs):
 
 @command
 def pim(options: Options) -> None:
-    """A graph on a near-bank machine, such as UPMEM's: the true sums, and what they would have taken."""
+    """Compute sums on a near-bank machine such as UPMEM's: true sums, and the time they would have taken."""
     set_threads(options.threads)
     check_choice("dtype", options.dtype, TORCH_TYPES)
     if options.model is not None:
@@ -106,7 +106,7 @@ def pim(options: Options) -> None:
 
 
 def _changed(case: _Case, values: Values) -> _Case:
-    """The case with other values; those that change several others come first."""
+    """Return the case with other values; values that change several others are applied first."""
     config = case.config
     for name in ("cores", *TOGETHER):
         if name in values:
@@ -115,7 +115,7 @@ def _changed(case: _Case, values: Values) -> _Case:
     fixed = {**case.fixed, **{name: value for name, value in values.items() if name in of_plan}}
     replace(PimPlan(), **fixed)
     config = changed(config, values)
-    # Refuses more tasklets than threads, before anything runs.
+    # Refuses more tasklets than threads before anything runs.
     layout(config, PimPlan(ds=config.ranks, tasklets=fixed.get("tasklets", 1)), 1)
     return _Case(config, fixed)
 
@@ -147,7 +147,7 @@ class _Chosen:
             raise ArgumentError(f"plan: expected {_PLANS}, got {plan!r}; grids of {config.name}: {grids}.")
 
     def on(self, case: _Case, graph: Graph, shapes: Shapes) -> tuple[PimPlan, TuningResult | None]:
-        """The plan for a case and a graph, and how it was tuned; the shapes may be another machine's."""
+        """Return the plan for a case and a graph, and how it was tuned; shapes may be another machine's."""
         config, machine = case.config, Machine(case.config)
         if self._given is not None:
             plan = self._given
@@ -162,7 +162,7 @@ class _Chosen:
             plan = prior_art.gnnear(config)
         else:
             kernel = machine.kernel(prior_art.PUBLISHED, self.dtype)
-            # Where none fits, the one that is then refused says what it needs.
+            # If no plan fits, this plan is refused later with an error that says what it needs.
             if self.plan == "gnmp":
                 fitting = prior_art.gnmp(config, shapes, self.width, kernel)
                 plan = fitting or prior_art.published(config.ranks, 1)
@@ -173,7 +173,7 @@ class _Chosen:
 
 
 def features(rows: int, width: int, dtype: str, seed: int = 0) -> Tensor:
-    """[rows, width]: seeded whole numbers from -8 to 7."""
+    """Return [rows, width]: seeded random integers from -8 to 7."""
     generator = torch.Generator().manual_seed(seed)
     ends, kind = (-_LARGEST_FEATURE, _LARGEST_FEATURE), torch.int8
     whole = torch.randint(*ends, (rows, width), generator=generator, dtype=kind, device="cpu")
@@ -260,7 +260,7 @@ def _one_after_another(reports: Sequence[PimReport]) -> Trace:
 
 
 def _vary(experiment: Experiment[_Case], loaded: Loaded[Graph], chosen: _Chosen) -> None:
-    # Counted once: only where the machine has other clusters is there more to count.
+    # Shapes are counted once; there is more to count only if the machine has other clusters.
     shapes = Machine(experiment.case.config).shapes(loaded.graph)
 
     def run(case: _Case, _: Values) -> dict[str, Any]:

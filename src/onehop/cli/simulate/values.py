@@ -15,15 +15,15 @@ Values = dict[str, Any]
 Kinds = dict[str, Any]
 T = TypeVar("T")
 
-# Most values of a range with a number of steps.
+# Maximum number of values in a range that has a number of steps.
 _MOST_STEPS = 10_000
 
 
 def kinds_of(owner: Any) -> Kinds:
-    """The name and type of every value of a dataclass, and of the dataclasses within it.
+    """Return the name and type of every value of a dataclass, and of the dataclasses within it.
 
-    Those in a dictionary are named as in a machine's file, such as ``arithmetic.int32.accumulate``. A field
-    ``name`` is no value: it names the machine.
+    Values in a dictionary are named as in a machine's file, for example ``arithmetic.int32.accumulate``. A
+    field ``name`` is not a value, because it names the machine.
     """
     found: Kinds = {}
     for entry in fields(owner):
@@ -39,9 +39,9 @@ def kinds_of(owner: Any) -> Kinds:
 
 
 def changed(owner: T, values: Values, prefix: str = "") -> T:
-    """A dataclass with other values, all changed at once; the same object where none of them is its own.
+    """Return a copy with the given values replaced, or the object itself if no name is one of its fields.
 
-    Values are named as in :func:`kinds_of`, after the prefix; other names are ignored.
+    All values change at once. Names are as in :func:`kinds_of`, after the prefix; other names are ignored.
 
     Raises:
         ArgumentError: A value is out of range.
@@ -64,10 +64,10 @@ def changed(owner: T, values: Values, prefix: str = "") -> T:
 
 
 def assignment(text: str, kinds: Kinds) -> tuple[str, Any]:
-    """The name and the value of ``--set NAME=VALUE``; a curve is as in a machine's file, ``[[1, 16.9]]``.
+    """Return the name and the value of ``--set NAME=VALUE``; a curve is written as ``[[1, 16.9]]``.
 
     Raises:
-        ArgumentError: Not of this form, an unknown name, or a value of another type.
+        ArgumentError: The text is not of this form, the name is unknown, or the value has another type.
     """
     name, equals, value = text.partition("=")
     if not equals or name not in kinds:
@@ -76,12 +76,12 @@ def assignment(text: str, kinds: Kinds) -> tuple[str, Any]:
 
 
 def variation(text: str, kinds: Kinds) -> tuple[str, list[Any]]:
-    """The name and the values of a ``--sweep``. Curves cannot be varied.
+    """Return the name and the values of a ``--sweep``; curves cannot be varied.
 
-    ``NAME=A:B`` is A, 2A, 4A, ... and B; ``NAME=A:B:N`` is N values from A to B at equal distances.
+    ``NAME=A:B`` means A, 2A, 4A, ... and B; ``NAME=A:B:N`` means N equally spaced values from A to B.
 
     Raises:
-        ArgumentError: Not of this form, an unknown name, or a value of another type.
+        ArgumentError: The text is not of this form, the name is unknown, or a value has another type.
     """
     known = {name: kind for name, kind in kinds.items() if not isinstance(kind, GenericAlias)}
     name, equals, values = text.partition("=")
@@ -96,7 +96,7 @@ def variation(text: str, kinds: Kinds) -> tuple[str, list[Any]]:
 
 
 def told(value: Any) -> str:
-    """A value as tables and pictures show it."""
+    """Return a value as text for tables and pictures."""
     if isinstance(value, str):
         return value
     return f"{value:g}" if isinstance(value, float) else str(value).lower()
@@ -145,7 +145,7 @@ def _curve(text: str) -> tuple[tuple[Any, ...], ...]:
         raise ValueError(text) from error
 
 
-# What each type is called, and what reads it: the first of a value's types that can.
+# The name of each type and its reader; the first of a value's types whose reader succeeds is taken.
 _READERS: dict[type, tuple[str, Callable[[str], Any]]] = {
     NoneType: ("none", {"none": None}.__getitem__),
     bool: ("true or false", {"true": True, "false": False}.__getitem__),

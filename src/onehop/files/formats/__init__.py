@@ -1,1 +1,1 @@
-"""The file formats that graphs are read from, one module each. Nothing is ever unpickled."""
+"""The file formats from which graphs are read, one module each; nothing is ever unpickled."""

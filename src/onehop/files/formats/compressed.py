@@ -1,4 +1,4 @@
-"""Compressed sparse matrices as files hold them; their arrays are checked before they are used."""
+"""Compressed sparse matrices as stored in files; their arrays are checked before they are used."""
 
 from pathlib import Path
 
@@ -7,12 +7,12 @@ import numpy as np
 from onehop.errors import FileFormatError
 from onehop.files.formats.content import edges_from
 
-# Rows, columns and values of entries: [E] each. Rows and columns have not been checked.
+# Rows, columns and values of entries, [E] each. Rows and columns have not been checked.
 Entries = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def outer_numbers(path: Path, pointer: np.ndarray, entries: int, outer_count: int) -> np.ndarray:
-    """[entries], int64: the row of every entry of a CSR matrix, or the column of a CSC matrix.
+    """Return [entries], int64: the row of every entry of a CSR matrix, or the column for a CSC matrix.
 
     Raises a FileFormatError if ``pointer``, [outer_count + 1], does not ascend from 0 to ``entries``.
     """
@@ -33,17 +33,17 @@ def outer_numbers(path: Path, pointer: np.ndarray, entries: int, outer_count: in
 def of_blocks(
     path: Path, data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, shape: tuple[int, int]
 ) -> Entries:
-    """The entries of a BSR matrix, block by block; zeros fill blocks up, and are no entries.
+    """Return the entries of a BSR matrix, block by block; zeros only fill the blocks and are not entries.
 
     Args:
-        path: The file, for messages.
+        path: The file, for error messages.
         data: [B, R, C]: the blocks.
         indices: [B]: the column of every block, counted in blocks.
-        indptr: [rows / R + 1]: where the blocks of every row of blocks begin.
+        indptr: [rows / R + 1]: the positions at which the blocks of each row of blocks begin.
         shape: Numbers of rows and columns.
 
     Raises:
-        FileFormatError: Blocks of something other than real numbers, or that do not fit the shape.
+        FileFormatError: Blocks are not real numbers, or do not fit the shape.
     """
     _check_numbers(path, data, 3)
     rows, columns = shape
@@ -61,16 +61,16 @@ def of_blocks(
 
 
 def of_diagonals(path: Path, data: np.ndarray, offsets: np.ndarray, shape: tuple[int, int]) -> Entries:
-    """The entries of a DIA matrix, diagonal by diagonal; zeros fill diagonals up, and are no entries.
+    """Return the entries of a DIA matrix, diagonal by diagonal; zeros fill diagonals and are not entries.
 
     Args:
-        path: The file, for messages.
+        path: The file, for error messages.
         data: [D, L]: the diagonals; position j belongs to column j.
         offsets: [D]: the column of every diagonal's entry in row 0, negative below the main diagonal.
         shape: Numbers of rows and columns.
 
     Raises:
-        FileFormatError: Diagonals of something other than real numbers, or not one offset for each.
+        FileFormatError: Diagonals are not real numbers, or their number differs from the number of offsets.
     """
     _check_numbers(path, data, 2)
     if offsets.dtype.kind not in "iu" or offsets.shape != (len(data),) or len(np.unique(offsets)) < len(data):

@@ -1,4 +1,4 @@
-"""The content of a graph file, and the checks that are common to all formats."""
+"""The content of a graph file, and checks for all formats."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,26 +10,27 @@ from torch import Tensor
 from onehop.errors import FileFormatError
 from onehop.graph.build import MOST_NODES
 
-# A graph may have this many nodes whatever its edges; beyond, at least one edge for so many nodes. Files that
-# break this hold identifiers, not node numbers, and would ask for gigabytes of empty rows.
+# A graph may have this many nodes with any number of edges; larger graphs need at least one edge per 64
+# nodes. Files that violate this contain identifiers instead of node numbers, and would need gigabytes for
+# empty rows.
 FREE_NODES = 1 << 24
 NODES_PER_EDGE = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class FileContent:
-    """A graph from a file, and what the file knows about its nodes.
+    """A graph from a file, and the file's information about its nodes.
 
     Attributes:
-        edge_index: [2, E], int64: sources above destinations.
+        edge_index: [2, E], int64: sources in row 0, destinations in row 1.
         size: (num_src, num_dst).
-        weight: [E], float32; None where the file has no values, or all values of its matrix are 1.
-        x: [N, F], float32: features; None where there are none.
-        y: [N], int64: classes from 0, -1 where unknown; None where there are none.
+        weight: [E], float32; None if the file has no values, or if all values of its matrix are 1.
+        x: [N, F], float32: features; None if there are none.
+        y: [N], int64: classes from 0, -1 if unknown; None if there are none.
         num_classes: Number of classes; 0 without labels.
-        train_masks: [S, N], bool: S splits; None where there are none.
-        val_masks: [S, N], bool.
-        test_masks: [S, N], bool.
+        train_masks: [S, N], bool: training nodes in each of S splits; None if there are none.
+        val_masks: [S, N], bool: validation nodes.
+        test_masks: [S, N], bool: test nodes.
     """
 
     edge_index: Tensor
@@ -46,10 +47,10 @@ class FileContent:
 def matrix_from(
     path: Path, row: np.ndarray, column: np.ndarray, values: np.ndarray | None, shape: tuple[int, int]
 ) -> FileContent:
-    """The graph of a matrix: a row is a destination and a column a source.
+    """Return the graph of a matrix: a row is a destination and a column is a source.
 
     Takes the row and the column of every entry, [E] each, and the weights, [E], or None. Raises a
-    FileFormatError if an entry is outside the matrix, or values are not one real number an entry.
+    FileFormatError if an entry is outside the matrix, or if values are not one real number per entry.
     """
     size = (shape[1], shape[0])
     edge_index = edges_from(path, column, row, size)
@@ -62,7 +63,7 @@ def matrix_from(
 
 
 def weights_from(path: Path, values: np.ndarray, entries: int) -> np.ndarray:
-    """[entries], float32; raises a FileFormatError unless there is one real number an entry."""
+    """Return [entries], float32; raise a FileFormatError unless there is one real number per entry."""
     if values.shape != (entries,) or values.dtype.kind not in "biuf":
         raise FileFormatError(
             f"{path}: expected one real number for each of {entries} edges, got {values.dtype} of shape "
@@ -72,9 +73,10 @@ def weights_from(path: Path, values: np.ndarray, entries: int) -> np.ndarray:
 
 
 def edges_from(path: Path, source: np.ndarray, target: np.ndarray, size: tuple[int, int]) -> Tensor:
-    """[2, E], int64: the edges, once every node number is known to be inside ``size``.
+    """Return [2, E], int64: the edges, after checking that every node number is inside ``size``.
 
-    Raises a FileFormatError if a node number is no integer or out of range, or the size cannot be right.
+    Raises a FileFormatError if a node number is not an integer or is out of range, or if the size cannot be
+    right.
     """
     if source.ndim != 1 or source.shape != target.shape:
         raise FileFormatError(
@@ -101,7 +103,7 @@ def edges_from(path: Path, source: np.ndarray, target: np.ndarray, size: tuple[i
 
 
 def check_count(path: Path, name: str, count: int, edges: int) -> None:
-    """Raises a FileFormatError for numbers of nodes below 0 or too large, before memory is allocated."""
+    """Raise a FileFormatError for a negative or too large number of nodes, before memory is allocated."""
     if not 0 <= count <= MOST_NODES:
         raise FileFormatError(
             f"{path}: {count} {name} are not between 0 and {MOST_NODES}, the most onehop can number."
@@ -114,13 +116,13 @@ def check_count(path: Path, name: str, count: int, edges: int) -> None:
 
 
 def as_float32(values: np.ndarray) -> np.ndarray:
-    """A copy in single precision; what is too large becomes infinite."""
+    """Return a copy in single precision; values that are too large become infinite."""
     with np.errstate(over="ignore", invalid="ignore"):
         return values.astype(np.float32)
 
 
 def features_from(path: Path, values: np.ndarray, num_nodes: int) -> Tensor:
-    """[N, F], float32; raises a FileFormatError unless it is a table of numbers with one row a node."""
+    """Return [N, F], float32; raise a FileFormatError unless it is a number table with one row per node."""
     if values.ndim != 2 or values.shape[0] != num_nodes or values.dtype.kind not in "biuf":
         raise FileFormatError(
             f"{path}: expected features as {num_nodes} rows of numbers, got {values.dtype} of shape "
@@ -130,9 +132,9 @@ def features_from(path: Path, values: np.ndarray, num_nodes: int) -> Tensor:
 
 
 def labels_from(path: Path, values: np.ndarray, num_nodes: int) -> tuple[Tensor, int]:
-    """[N], int64, and the number of classes; -1 means that the class is unknown.
+    """Return [N], int64, and the number of classes; -1 means that the class is unknown.
 
-    Raises a FileFormatError unless there is one small integer a node.
+    Raises a FileFormatError unless there is one small integer per node.
     """
     labels = values.reshape(-1) if values.ndim == 2 and 1 in values.shape else values
     if labels.shape != (num_nodes,) or labels.dtype.kind not in "biu":
@@ -141,7 +143,7 @@ def labels_from(path: Path, values: np.ndarray, num_nodes: int) -> tuple[Tensor,
             f"shape {values.shape}."
         )
     lowest, highest = (int(labels.min()), int(labels.max())) if num_nodes else (0, -1)
-    # More classes than nodes: the column is something else, and a model would be sized by it.
+    # With more classes than nodes, the column is something else, and would determine a model's size.
     if lowest < -1 or highest >= max(num_nodes, 1):
         raise FileFormatError(
             f"{path}: expected labels from 0 (-1 for unknown) below the {num_nodes} nodes, got {lowest} to "
@@ -151,7 +153,7 @@ def labels_from(path: Path, values: np.ndarray, num_nodes: int) -> tuple[Tensor,
 
 
 def masks_from(path: Path, values: np.ndarray, num_nodes: int) -> Tensor:
-    """[S, N], bool, from one mask or several; raises a FileFormatError unless they are zeros and ones."""
+    """Return [S, N], bool, from one or several masks; raise a FileFormatError unless they are 0 or 1."""
     masks = np.atleast_2d(values)
     zeros_and_ones = masks.dtype.kind == "b" or (
         masks.dtype.kind in "iu" and bool(((masks == 0) | (masks == 1)).all())

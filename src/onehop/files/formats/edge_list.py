@@ -1,4 +1,4 @@
-"""Lists of edges as text: one edge a line.
+"""Lists of edges as text: one edge per line.
 
 ==============================  =====================================================================
 a line                          from
@@ -11,11 +11,12 @@ any of these                    KONECT, with its header: a bipartite network is 
                                 once, as it is written, also behind ``% sym``
 ==============================  =====================================================================
 
-The first edge decides for all lines. Before it there may be one header: a line whose fields all begin with a
-letter, an underscore or a quote. :mod:`onehop.files.formats.number_lines` defines fields and comments.
+The first edge determines the form of all lines. Before it there may be one header: a line whose fields all
+begin with a letter, an underscore or a quote. :mod:`onehop.files.formats.number_lines` defines fields and
+comments.
 
-The graph has one node more than the largest number. OGB writes the number of nodes next to ``edge.csv.gz``,
-in ``num-node-list.csv.gz``: where there is such a file it is read.
+The number of nodes is the largest node number plus one. OGB writes the number of nodes next to
+``edge.csv.gz``, in ``num-node-list.csv.gz``; if this file exists, it is read.
 """
 
 import re
@@ -33,16 +34,16 @@ _HEADER_FIELD = re.compile(r"[A-Za-z_\"'][^,\t]*")
 _NO_DATA = re.compile(rb"[ \t]*,?[ \t]*\{\}(?=[ \t\r]*\n)")
 _WEIGHT = rb"([-+.0-9a-z]+)"
 _WEIGHT_DATA = re.compile(rb"\{'weight': (?:%b|np\.\w+\(%b\))\}(?=[ \t\r]*\n)" % (_WEIGHT, _WEIGHT))
-# networkx.write_adjlist and write_multiline_adjlist begin with comments, of which one is time.asctime().
+# networkx.write_adjlist and write_multiline_adjlist begin with comments, one of which is time.asctime().
 _ADJACENCY = re.compile(rb"^[#%] GMT \w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\s*$", re.MULTILINE)
 _EDGES, _NODE_COUNT = "edge.csv", "num-node-list.csv"
 
 
 def read(path: Path) -> FileContent:
-    """The edges of a text file, compressed with gzip if its name ends in ``.gz``.
+    """Read the edges of a text file, which is compressed with gzip if its name ends in ``.gz``.
 
     Raises:
-        FileFormatError: With the number and the text of the first bad line.
+        FileFormatError: A line is wrong; the message has the number and the text of the first bad line.
     """
     _refuse_others(path)
     fields: Fields | None = None
@@ -84,7 +85,7 @@ def _refuse_others(path: Path) -> None:
 
 
 def _without_header(path: Path) -> Iterator[tuple[bytes, int]]:
-    """The blocks of the file, where a header has become an empty line."""
+    """Yield the blocks of the file, with an empty line instead of the header."""
     at_start = True
     for block, line in number_lines.blocks(path):
         if at_start and (found := number_lines.take_first(block)) is not None:
@@ -96,7 +97,7 @@ def _without_header(path: Path) -> Iterator[tuple[bytes, int]]:
 
 
 def _without_dictionaries(path: Path, block: bytes, first_line: int) -> bytes:
-    """The block with numbers where NetworkX wrote dictionaries of a weight."""
+    """Return the block with numbers instead of the weight dictionaries that NetworkX wrote."""
     plain = _WEIGHT_DATA.sub(rb"\1\2", _NO_DATA.sub(b"", block))
     line = plain.count(b"\n", 0, plain.find(b"{"))
     if b"{" in plain:
@@ -111,7 +112,7 @@ def _without_dictionaries(path: Path, block: bytes, first_line: int) -> bytes:
 
 
 def _fields(path: Path, block: bytes, first_line: int) -> Fields | None:
-    """The fields of the first line; None while there is none."""
+    """Return the fields of the first line; None if there is none so far."""
     found = number_lines.take_first(block)
     if found is None:
         return None
@@ -123,7 +124,7 @@ def _fields(path: Path, block: bytes, first_line: int) -> Fields | None:
 
 
 def _num_nodes(path: Path, otherwise: int) -> int:
-    """The number of nodes that OGB wrote next to the edges; ``otherwise`` where there is no such file."""
+    """Return the number of nodes that OGB wrote next to the edges; ``otherwise`` if there is no such file."""
     beside = path.with_name(_NODE_COUNT + path.name.removeprefix(_EDGES))
     if not path.name.startswith(_EDGES) or not beside.exists():
         return otherwise

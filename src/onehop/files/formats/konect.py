@@ -1,7 +1,8 @@
-"""Headers of the KONECT collection, such as ``% bip weighted``, ``% asym positive`` and ``% sym``.
+"""Headers of the KONECT collection, for example ``% bip weighted``, ``% asym positive`` and ``% sym``.
 
-J. Kunegis, "KONECT: the Koblenz network collection", WWW 2013. Behind ``bip`` the two ends of an edge are
-numbered apart, each from 1. Behind ``sym`` each edge is listed once, and behind ``asym`` it has a direction.
+J. Kunegis, "KONECT: the Koblenz network collection", WWW 2013. With ``bip``, the two ends of an edge are
+numbered separately, each from 1. With ``sym``, each edge is listed once; with ``asym``, edges have a
+direction.
 """
 
 import re
@@ -11,7 +12,7 @@ _HEADER = re.compile(rb"[ \t]*%[ \t]*(sym|asym|bip)([ \t]+[a-z]+)?[ \t\r\n]*", r
 
 
 def is_bipartite(lines: Iterable[bytes]) -> bool:
-    """Return whether the comments that begin a file say that its edges join two sets of nodes."""
+    """Return whether the comments at the begin of a file say that its edges join two sets of nodes."""
     for line in lines:
         if line.strip() and not line.lstrip().startswith((b"%", b"#")):
             break

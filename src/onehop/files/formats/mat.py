@@ -1,14 +1,15 @@
 """MATLAB files with a sparse matrix, up to version 7.
 
-Of several matrices these are read, the first that is there:
+If a file has several matrices, the first existing one of these is read:
 
 * ``A``. Files of the Facebook100 collection (A. Traud, P. Mucha, M. Porter, 2012) also have ``local_info``, a
-  table with one row a node and 0 for what is missing: student or faculty, gender, major, second major,
+  table with one row per node and 0 for missing values: student or faculty, gender, major, second major,
   dormitory, year, school. As in "Large scale learning on non-homophilous graphs" (D. Lim et al., 2021),
   gender is the label and the other columns are features, one-hot.
 * ``Problem.A``, of the SuiteSparse Matrix Collection.
-* The only sparse matrix, or the only square one, whatever its name: ``network``, of the data of DeepWalk (B.
-  Perozzi et al., 2014). If every row of ``group`` has at most one 1 and otherwise 0, its column is the label.
+* The only sparse matrix, or the only square one, with any name, for example ``network`` in the data of
+  DeepWalk (B. Perozzi et al., 2014). If every row of ``group`` has at most one 1 and otherwise 0, its column
+  is the label.
 """
 
 from collections.abc import Iterable
@@ -26,20 +27,21 @@ from onehop.files.formats.matlab import Arrays, Sparse, read_arrays
 
 _FIRST = ("A", "Problem.A")
 _LABEL_COLUMN = 1
-# A value that fewer nodes have gets no feature: of the high schools, most are one student's.
+# A value that fewer nodes have gets no feature; most high schools have only one student.
 _LEAST_NODES_PER_FEATURE = 10
 
 
 def read(path: Path, key: str | None = None) -> FileContent:
-    """The graph of a sparse matrix.
+    """Read the graph of a sparse matrix.
 
     Args:
         path: The file.
-        key: Name of the matrix, ``Struct.field`` in a struct; None for the rule above.
+        key: Name of the matrix, ``Struct.field`` in a struct; None means the rule above.
 
     Raises:
-        ArgumentError: There is no sparse matrix of that name.
-        FileFormatError: Several sparse matrices or none, another version of the format, or damaged.
+        ArgumentError: There is no sparse matrix of this name.
+        FileFormatError: The file has several sparse matrices or none, has another version of the format, or
+            is damaged.
     """
     content = read_arrays(path)
     name = _chosen(path, content) if key is None else key
@@ -59,7 +61,7 @@ def read(path: Path, key: str | None = None) -> FileContent:
 
 
 def _chosen(path: Path, content: Arrays) -> str:
-    """The name of the matrix to be read where none is given."""
+    """Return the name of the matrix to read if none is given."""
     shapes = {name: array.shape for name, array in content.items() if isinstance(array, Sparse)}
     square = [name for name, (rows, columns) in shapes.items() if rows == columns]
     found = [name for name in _FIRST if name in content][:1] or square or list(shapes) or [_FIRST[0]]
@@ -78,14 +80,14 @@ def _listed(names: Iterable[str]) -> str:
 def _graph(path: Path, matrix: Sparse) -> FileContent:
     indices, values = matrix.indices, matrix.data
     if matrix.indptr.size and matrix.indptr.dtype.kind == "i":
-        # Files may keep room for more entries than there are; the last pointer says how many there are.
+        # Files may reserve space for more entries; the last pointer is the number of entries.
         indices, values = indices[: matrix.indptr[-1]], values[: matrix.indptr[-1]]
     column = outer_numbers(path, matrix.indptr, indices.size, matrix.shape[1])
     return matrix_from(path, indices, column, values, matrix.shape)
 
 
 def _groups(path: Path, table: object, num_nodes: int) -> tuple[Tensor | None, int]:
-    """Labels and number of classes of a table with one column a class; None if a node has several labels."""
+    """Return labels and their number of classes from a table of one column per class; None if ambiguous."""
     if isinstance(table, Sparse):
         graph, shape = _graph(path, table), table.shape
         (label, node), ones = graph.edge_index.numpy(), graph.weight is None

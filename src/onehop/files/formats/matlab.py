@@ -1,8 +1,8 @@
 """The arrays of MATLAB files of version 5 to 7.
 
 Format: MathWorks, "MAT-File Format" (version 5 level). A file is a header of 128 bytes and a sequence of
-elements, each a tag (type, bytes) and data; an element may be compressed with zlib. SciPy's reader is not
-used: some damaged files make it crash. Every read here is a slice whose length is checked.
+elements. Each element has a tag (type, bytes) and data, and may be compressed with zlib. SciPy's reader is
+not used, because some damaged files make it crash. Here, every read is a slice whose length is checked.
 """
 
 import struct
@@ -26,10 +26,10 @@ _COMPLEX_FLAG = 0x800
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sparse:
-    """A sparse matrix in compressed columns, as it is stored: nothing in it has been checked.
+    """A sparse matrix in compressed columns, as it is stored; its content has not been checked.
 
-    Indices are rows of entries, ``indptr`` says where each column's entries begin, and values are empty where
-    the file omits them.
+    ``indices`` are rows of entries, ``indptr`` says where each column's entries begin, and values are empty
+    if the file omits them.
     """
 
     shape: tuple[int, int]
@@ -39,19 +39,19 @@ class Sparse:
 
 
 class _Damaged(Exception):
-    """The file is damaged; the message says how, without the path."""
+    """Raised if the file is damaged; the message says how, without the path."""
 
 
 Arrays = dict[str, np.ndarray | Sparse | None]
 
 
 def read_arrays(path: Path) -> Arrays:
-    """Every array by name: dense and sparse matrices of real numbers, and None for anything else.
+    """Return every array by name: dense and sparse matrices of real numbers, and None for anything else.
 
-    The fields of a struct are named as in MATLAB: ``Problem.A``. Those of structs in structs are left out.
+    The fields of a struct are named as in MATLAB: ``Problem.A``. Fields of nested structs are ignored.
 
     Raises:
-        FileFormatError: Another version of the format, damaged, or larger than the memory.
+        FileFormatError: The file has another version of the format, is damaged, or is larger than memory.
     """
     content = memoryview(path.read_bytes())
     mark = bytes(content[126:128])
@@ -84,20 +84,20 @@ def _decompressed(data: memoryview) -> memoryview:
 
 
 def _elements(content: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
-    """Type and data of one element after the other."""
+    """Yield type and data of the elements, one after the other."""
     place = 0
     while place < len(content):
         if len(content) - place < 8:
             raise _Damaged("it ends inside a tag")
         kind, size = struct.unpack_from(order + "II", content, place)
         if kind >> 16:
-            # Up to four bytes are in the tag itself, which then has both numbers in its first half.
+            # Up to four bytes of data are in the tag itself; its first half then has both numbers.
             kind, size, begin, place = kind & 0xFFFF, kind >> 16, place + 4, place + 8
             if size > 4:
                 raise _Damaged(f"a short element of {size} bytes")
         else:
             begin = place + 8
-            # Elements begin at multiples of eight bytes, except after compressed ones.
+            # Elements begin at multiples of eight bytes, except after compressed elements.
             place = begin + size + (0 if kind == _COMPRESSED else -size % 8)
         if begin + size > len(content):
             raise _Damaged("it ends inside an element")
@@ -105,7 +105,7 @@ def _elements(content: memoryview, order: str) -> Iterator[tuple[int, memoryview
 
 
 def _named(content: memoryview, order: str) -> Arrays:
-    """A matrix element by its name; of a struct, the fields."""
+    """Return a matrix element by its name; for a struct, its fields."""
     kind, shape, name, parts = _described(content, order)
     if kind != _STRUCT_CLASS or shape != [1, 1]:
         return {name: _array(kind, shape, parts, order)}
@@ -128,7 +128,7 @@ def _named(content: memoryview, order: str) -> Arrays:
 def _described(
     content: memoryview, order: str
 ) -> tuple[int, list[int], str, Iterator[tuple[int, memoryview]]]:
-    """The class, shape and name of a matrix element, and the elements behind these; class 0 if complex."""
+    """Return the class (0 if complex), shape and name of a matrix element, and the elements after these."""
     parts = _elements(content, order)
     flags = _numbers(next(parts, None), order)
     shape = _numbers(next(parts, None), order)
@@ -142,7 +142,7 @@ def _described(
 def _array(
     kind: int, shape: list[int], parts: Iterator[tuple[int, memoryview]], order: str
 ) -> np.ndarray | Sparse | None:
-    """A dense or sparse matrix of real numbers; None for anything else."""
+    """Return a dense or sparse matrix of real numbers; None for anything else."""
     if len(shape) != 2 or (kind != _SPARSE_CLASS and kind not in _CLASSES):
         return None
     rows, columns = shape
@@ -152,7 +152,7 @@ def _array(
     values = _numbers(next(parts, None), order)
     if len(values) != rows * columns:
         raise _Damaged(f"{len(values)} numbers in an array of {rows} x {columns}")
-    # Numbers may be stored as another type than the array's own.
+    # Numbers may be stored in another type than the array's own type.
     with np.errstate(over="ignore", invalid="ignore"):
         return values.astype(_CLASSES[kind]).reshape(columns, rows).T
 

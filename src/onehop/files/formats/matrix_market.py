@@ -1,7 +1,7 @@
 """MatrixMarket files, sparse or dense, compressed with gzip if the name ends in ``.gz``.
 
 Format: R. Boisvert, R. Pozo, K. Remington, "The Matrix Market exchange formats", NIST 5935 (1996). SciPy's
-reader is not used: some damaged files make it crash.
+reader is not used, because some damaged files make it crash.
 """
 
 import re
@@ -16,19 +16,19 @@ from onehop.files.formats.number_lines import Fields
 
 _SPARSE, _DENSE = "coordinate", "array"
 _VALUES = ("real", "double", "integer", "unsigned-integer")
-# Of real numbers a Hermitian matrix is a symmetric one.
+# With real numbers, a Hermitian matrix is symmetric.
 _SYMMETRIES = ("general", "symmetric", "hermitian", "skew-symmetric")
 _SIZE = re.compile(r"\+?[0-9]{1,19}")
 
 
 def read(path: Path) -> FileContent:
-    """The graph of a matrix; a pattern has no weights, a symmetric matrix gives edges in both directions.
+    """Read a matrix's graph; a pattern has no weights, and a symmetric matrix gives edges in both directions.
 
-    Edges are in the order of the entries; the mirrored halves of symmetric matrices follow, in the same
-    order. A stored zero is an edge in a sparse matrix, and none in a dense one.
+    Edges are in the order of the entries; the mirrored halves of symmetric matrices follow in the same order.
+    A stored zero is an edge in a sparse matrix, but not in a dense matrix.
 
     Raises:
-        FileFormatError: Not a matrix of real numbers, or damaged.
+        FileFormatError: The file is not a matrix of real numbers, or is damaged.
     """
     layout, kind, symmetry = _banner(path)
     fields = Fields(2 if layout == _SPARSE else 0, 1 if kind in _VALUES else 0)
@@ -69,7 +69,7 @@ def read(path: Path) -> FileContent:
 
 
 def _banner(path: Path) -> tuple[str, str, str]:
-    """The layout, the kind of values, and the symmetry."""
+    """Return the layout, the kind of values, and the symmetry."""
     with number_lines.opened(path) as file:
         words = file.readline(200).decode("utf-8", errors="replace").lower().split()
     if words[:2] != ["%%matrixmarket", "matrix"] or len(words) != 5:
@@ -90,7 +90,7 @@ def _banner(path: Path) -> tuple[str, str, str]:
 
 
 def _sizes(path: Path, block: bytes, first_line: int, count: int) -> tuple[list[int] | None, bytes]:
-    """The numbers in the line of sizes, None while there was no such line; and the block without it."""
+    """Return the numbers in the line of sizes, or None without the line; and the block without it."""
     line = number_lines.take_first(block)
     if line is None:
         return None, block
@@ -103,17 +103,17 @@ def _sizes(path: Path, block: bytes, first_line: int, count: int) -> tuple[list[
 
 
 def _dense_entries(rows: int, columns: int, symmetry: str) -> int:
-    """The number of values that a dense matrix stores: of a symmetric one the lower triangle."""
+    """Return the number of values that a dense matrix stores; for a symmetric matrix, the lower triangle."""
     if symmetry == "general":
         return rows * columns
     return rows * (rows - 1 if symmetry == "skew-symmetric" else rows + 1) // 2
 
 
 def _places(positions: np.ndarray, rows: int, symmetry: str) -> tuple[np.ndarray, np.ndarray]:
-    """Row and column of values of a dense matrix, which are stored column by column."""
+    """Return row and column of values of a dense matrix, which are stored column by column."""
     if symmetry == "general":
         return positions % rows, positions // rows
-    # Columns begin at the diagonal, or below it.
+    # Columns begin at the diagonal, or one row below it.
     below = 1 if symmetry == "skew-symmetric" else 0
     lengths = np.arange(rows, 0, -1) - below
     begins = np.cumsum(lengths) - lengths

@@ -1,12 +1,12 @@
-"""NumPy archives, in three layouts that are told apart by the names of their arrays.
+"""NumPy archives in three layouts, which are distinguished by the names of their arrays.
 
 * SciPy's ``save_npz``: a CSR, CSC, COO, BSR or DIA matrix.
-* ``adj_data``, ``adj_indices``, ``adj_indptr``, ``adj_shape``, and the same for ``attr_`` (features),
-  ``labels``: a CSR matrix with features and classes, as in the collections of citation graphs by O. Shchur
-  et al. (2018).
-* ``edges`` [E, 2], ``node_features``, ``node_labels``, ``train_masks``, ``val_masks``, ``test_masks``
-  [S, N]: an undirected graph stored once, as in the heterophilous graphs of O. Platonov et al. (2023).
-  Both directions of every edge come out, each once.
+* ``adj_data``, ``adj_indices``, ``adj_indptr``, ``adj_shape``, the same names with ``attr_`` (features), and
+  ``labels``: a CSR matrix with features and classes, as in the collections of citation graphs by O. Shchur et
+  al. (2018).
+* ``edges`` [E, 2], ``node_features``, ``node_labels``, ``train_masks``, ``val_masks``, ``test_masks`` [S, N]:
+  an undirected graph stored once, as in the heterophilous graphs of O. Platonov et al. (2023). The result has
+  both directions of every edge, each once.
 """
 
 import ast
@@ -34,15 +34,15 @@ from onehop.files.formats.content import (
 )
 from onehop.graph.edges import undirected
 
-# What numpy and zipfile raise over damaged files.
+# Errors that numpy and zipfile raise for damaged files.
 _DAMAGE = (ValueError, OSError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error)
-# NumPy multiplies extents in 64 bits, and also those of arrays without elements.
+# NumPy multiplies extents in 64 bits, even for arrays without elements.
 _MOST_BYTES = 1 << 62
 _MATRIX = ("data", "indices", "indptr", "shape")
 
 
 class _Archive:
-    """The arrays of a file by name."""
+    """The arrays of an archive by name."""
 
     def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
         self.path = path
@@ -72,10 +72,10 @@ class _Archive:
 
 
 def read(path: Path) -> FileContent:
-    """A graph in one of the three layouts.
+    """Read a graph in one of the three layouts.
 
     Raises:
-        FileFormatError: None of the layouts, object arrays, or damaged.
+        FileFormatError: The file has none of these layouts, has object arrays, or is damaged.
     """
     with path.open("rb") as file:
         try:
@@ -110,7 +110,7 @@ def _scipy_entries(archive: _Archive, kind: str, shape: tuple[int, int]) -> Entr
     if kind == "coo":
         if not archive.has("coords"):
             return archive["row"], archive["col"], data
-        # What SciPy means to write in a later release.
+        # SciPy plans to write this array in a later release.
         coords = archive["coords"]
         if coords.ndim != 2 or len(coords) != 2:
             raise FileFormatError(f"{path}: expected coords of shape [2, E], got {coords.shape}.")
@@ -189,7 +189,7 @@ def _edges_and_features(archive: _Archive) -> FileContent:
 
 
 def _csr(archive: _Archive, prefix: str) -> tuple[Entries, tuple[int, int]]:
-    """Rows, columns and values of a CSR matrix, and its shape. Columns are not checked yet."""
+    """Return rows, columns and values of a CSR matrix, and its shape. Columns are not checked yet."""
     data, indices, indptr, shape = (archive[f"{prefix}_{part}"] for part in _MATRIX)
     rows, columns = _shape(archive.path, shape)
     if indices.ndim != 1 or indices.dtype.kind not in "iu":
@@ -210,7 +210,7 @@ def _shape(path: Path, values: np.ndarray) -> tuple[int, int]:
 
 
 def _array(path: Path, name: str, content: bytes) -> np.ndarray:
-    """The array in the bytes of a ``.npy`` file, versions 1 to 3; numpy.lib.format describes the format."""
+    """Return the array in the bytes of a ``.npy`` file, versions 1 to 3; numpy.lib.format has the format."""
     length_bytes = 2 if content[6:7] == b"\x01" else 4
     begin = 8 + length_bytes
     end = begin + int.from_bytes(content[8:begin], "little")

@@ -1,13 +1,13 @@
-"""Lines of node numbers and values: what text formats are made of.
+"""Lines of node numbers and values, which text formats consist of.
 
 Fields are separated by commas, or by tabs and spaces, but not by both in one line. Text after ``#`` or ``%``
-is a comment. Lines end with a line feed, perhaps after a carriage return. A byte order mark is skipped.
+is a comment. Lines end with a line feed, optionally after a carriage return. A byte order mark is skipped.
 
-A node number has digits, perhaps behind a plus sign. A value is a decimal number, perhaps with a sign and an
-exponent, or ``nan``, ``inf`` or ``infinity``.
+A node number has digits, optionally after a plus sign. A value is a decimal number, optionally with a sign
+and an exponent, or ``nan``, ``inf`` or ``infinity``.
 
-Files are read in blocks of whole lines. Each block is parsed with whole-array operations; a block that these
-do not accept is parsed line by line, which either succeeds or names the line that is wrong.
+Files are read in blocks of whole lines. Each block is parsed with whole-array operations. A block that these
+operations do not accept is parsed line by line, which either succeeds or reports the first wrong line.
 """
 
 import codecs
@@ -53,12 +53,12 @@ class Fields:
         return self.numbers + self.values
 
 
-# [L, numbers], int64, and [L, values], float64, of L lines that are not empty.
+# [L, numbers], int64, and [L, values], float64, for L lines that are not empty.
 Columns = tuple[np.ndarray, np.ndarray]
 
 
 def parse(path: Path, block: bytes, fields: Fields, first_line: int) -> Columns:
-    """The numbers and values of every line of a block of whole lines without comments.
+    """Return the numbers and values of every line of a block of whole lines without comments.
 
     Raises a FileFormatError with the number, counted from ``first_line``, and the text of the first bad line.
     """
@@ -66,13 +66,13 @@ def parse(path: Path, block: bytes, fields: Fields, first_line: int) -> Columns:
 
 
 def join(parts: list[Columns]) -> Columns:
-    """The columns of all blocks, at least one, below each other."""
+    """Concatenate the columns of all blocks; there must be at least one block."""
     numbers, values = (np.concatenate(each) for each in zip(*parts, strict=True))
     return numbers, values
 
 
 def blocks(path: Path) -> Iterator[tuple[bytes, int]]:
-    """Whole lines without comments, each block with the number of its first line."""
+    """Yield blocks of whole lines without comments, each with the number of its first line."""
     line = 1
     rest = b""
     with opened(path) as file:
@@ -90,7 +90,7 @@ def blocks(path: Path) -> Iterator[tuple[bytes, int]]:
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """A text file behind its byte order mark; decompressed if its name ends in ``.gz``.
+    """Open a text file after its byte order mark; it is decompressed if its name ends in ``.gz``.
 
     Raises a FileFormatError if compressed data are damaged, or the text is in UTF-16.
     """
@@ -110,7 +110,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def take_first(block: bytes) -> tuple[int, bytes, bytes] | None:
-    """The index and text of the first line that is not empty, and the block without it; None if all are."""
+    """Return index and text of the first non-empty line, and the block without it; None if all are empty."""
     begin = 0
     for index in range(block.count(b"\n")):
         end = block.index(b"\n", begin)
@@ -121,7 +121,7 @@ def take_first(block: bytes) -> tuple[int, bytes, bytes] | None:
 
 
 def parse_block(block: bytes, fields: Fields) -> Columns | None:
-    """The columns of a block of well-formed lines; None where anything is unusual."""
+    """Return the columns of a block of well-formed lines; None if anything is unusual."""
     if block.translate(None, delete=_IN_VALUES if fields.values else _IN_NUMBERS):
         return None
     if block.count(b"\r") != block.count(b"\r\n"):
@@ -166,7 +166,7 @@ def _parsed(text: np.ndarray, dtype: type, count: int) -> np.ndarray | None:
 
 
 def parse_lines(path: Path, block: bytes, fields: Fields, first_line: int) -> Columns:
-    """The same, line by line: the definition of a well-formed line."""
+    """Parse a block line by line; this defines what a well-formed line is."""
     numbers: list[list[int]] = []
     values: list[list[float]] = []
     for index, raw in enumerate(block.split(b"\n")):
@@ -190,7 +190,7 @@ def parse_lines(path: Path, block: bytes, fields: Fields, first_line: int) -> Co
 
 
 def fields_of(line: bytes) -> list[str]:
-    """The fields of one line; none for an empty line."""
+    """Return the fields of one line; an empty list for an empty line."""
     text = line.decode("utf-8", errors="replace").strip(" \t\r")
     if "," in text:
         return [field.strip(" \t") for field in text.split(",")]
@@ -198,7 +198,7 @@ def fields_of(line: bytes) -> list[str]:
 
 
 def bad_line(path: Path, line: int, text: bytes, expected: str) -> FileFormatError:
-    """The error of a line: its number, its text, and the expected content."""
+    """Return the error for a line: its number, its text, and the expected content."""
     shown = text.decode("utf-8", errors="replace").strip()
     shown = shown if len(shown) <= 80 else shown[:77] + "..."
     return FileFormatError(f"{path}, line {line}: expected {expected}, got {shown!r}. Correct the line.")

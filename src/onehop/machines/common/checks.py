@@ -1,4 +1,4 @@
-"""The one check of types and ranges: of a dataclass's fields and of single integers."""
+"""Type and range checks for the fields of a dataclass and for single integers."""
 
 import math
 from collections.abc import Mapping
@@ -9,10 +9,10 @@ from onehop.errors import ArgumentError, ConfigurationError, OnehopError
 
 
 def check_integer(name: str, value: object, least: int = 1) -> None:
-    """Refuses what is no integer of at least ``least``.
+    """Refuse a value that is not an integer of at least ``least``.
 
     Raises:
-        ArgumentError: It is not.
+        ArgumentError: The value is not such an integer.
     """
     expected = _wrong_integer(value, least, None)
     if expected:
@@ -32,14 +32,14 @@ def check(
 
     Args:
         owner: The dataclass.
-        where: The section that errors name; empty: none.
-        error: The kind of errors.
+        where: The section that error messages name; empty means none.
+        error: The class of the errors that are raised.
         least: Least values by field; integers otherwise begin at 1, and other numbers are positive.
         most: Largest values of integers by field.
         endless: Whether numbers may be infinite.
 
     Raises:
-        OnehopError: A value has another type or is out of range; of the given kind.
+        OnehopError: A value has another type or is out of range; the class is ``error``.
     """
     least, most = least or {}, most or {}
     for entry in fields(owner):
@@ -66,7 +66,7 @@ def check(
 
 
 def _wrong_points(points: Any) -> str:
-    """Return what a curve should have been, or nothing: pairs of numbers above 0, ascending by the first."""
+    """Return what a curve should have been, or an empty text if it is pairs of ascending numbers above 0."""
     if not isinstance(points, tuple) or len(points) < 2:
         return "at least two entries"
     if any(not isinstance(point, tuple) or len(point) != 2 for point in points):
@@ -79,7 +79,7 @@ def _wrong_points(points: Any) -> str:
 
 
 def _wrong_integer(value: object, least: float, most: int | None) -> str:
-    """Return what a value should have been, or nothing where it is an integer in the range."""
+    """Return what a value should have been, or an empty text if it is an integer in the range."""
     if type(value) is int and least <= value and (most is None or value <= most):
         return ""
     return f"an integer of at least {least}" if most is None else f"an integer from {least} to {most}"

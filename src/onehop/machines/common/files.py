@@ -1,7 +1,7 @@
-"""Machines as files: dataclasses from and to TOML.
+"""Reading and writing machines as TOML files.
 
-A machine's fields are plain values, sections, which are dataclasses, or dictionaries of sections by name.
-Types and ranges are checked by the dataclasses (checks.py).
+A machine is a dataclass. Its fields are plain values, sections (dataclasses) or dictionaries of sections by
+name. The dataclasses check types and ranges themselves (checks.py).
 """
 
 import json
@@ -18,11 +18,11 @@ T = TypeVar("T")
 
 
 def text_of(path: str | Path, error: type[OnehopError] = ConfigurationError) -> str:
-    """The text of a file.
+    """Return the text of a file.
 
     Raises:
-        OnehopError: It is no text; of the given kind.
-        OSError: It cannot be read.
+        OnehopError: The file is not text; the class is ``error``.
+        OSError: The file cannot be read.
     """
     try:
         return Path(path).read_text()
@@ -31,16 +31,16 @@ def text_of(path: str | Path, error: type[OnehopError] = ConfigurationError) -> 
 
 
 def included(package: str, folder: str) -> list[str]:
-    """Names of the machines in a folder of a package, a TOML file each."""
+    """Return the names of the machines in a folder of a package; each machine is one TOML file."""
     names = (entry.name for entry in (resources.files(package) / folder).iterdir())
     return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
 
 
 def opened(source: str | Path, package: str, folder: str, what: str) -> tuple[str, Path | None]:
-    """The text of an included machine (a name), or of a TOML file with the folder that it is in.
+    """Return the text of an included machine (by name), or the text and the folder of a TOML file.
 
     Raises:
-        ConfigurationError: No machine of that name and no such file, or the file is no text.
+        ConfigurationError: There is no machine of this name and no such file, or the file is not text.
     """
     names = included(package, folder)
     if isinstance(source, str) and source in names:
@@ -55,7 +55,7 @@ def opened(source: str | Path, package: str, folder: str, what: str) -> tuple[st
 def document_of(
     text: str, where: str = "machine", error: type[OnehopError] = ConfigurationError
 ) -> dict[str, Any]:
-    """The keys of a TOML text, which errors of this kind call ``where``."""
+    """Return the keys of a TOML text, which error messages call ``where``."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as wrong:
@@ -69,17 +69,17 @@ def made(
     error: type[OnehopError] = ConfigurationError,
     base: T | None = None,
 ) -> T:
-    """A dataclass with the values of a file, whose types and ranges it checks itself.
+    """Create a dataclass from the values of a file; the dataclass itself checks types and ranges.
 
     Args:
         kind: The dataclass.
         values: The file's values; sections are dictionaries, curves are lists of lists.
-        where: What errors call the file.
-        error: The kind of errors.
-        base: Has the values that the file omits; None means the dataclass's defaults.
+        where: The name that error messages use for the file.
+        error: The class of the errors that are raised.
+        base: Gives the values that the file omits; None means the dataclass's defaults.
 
     Raises:
-        OnehopError: An unknown key, or one without a default that is missing; of the given kind.
+        OnehopError: A key is unknown, or a key without a default is missing; the class is ``error``.
     """
     entries = fields(cast(Any, kind))
     known = {entry.name: entry for entry in entries}
@@ -111,7 +111,7 @@ def made(
 
 
 def written(machine: Any) -> str:
-    """A machine as TOML, which :func:`made` reads: plain values first, then sections."""
+    """Return a machine as TOML that :func:`made` can read: plain values first, then sections."""
     plain, sections = [], []
     for entry in fields(machine):
         value = getattr(machine, entry.name)

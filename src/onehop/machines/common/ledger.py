@@ -13,10 +13,10 @@ class Entry:
 
     Attributes:
         layer: The label of the layer that requested it; empty if unknown.
-        step: How many times the layer had run forward, this time included. In full-batch training one step is
-            one epoch.
-        backward: Whether it belongs to a gradient.
-        report: Its report, without the parts that grow with the machine (:meth:`Report.summary`).
+        step: How many times the layer has run forward, including this time. In full-batch training one step
+            is one epoch.
+        backward: Whether the run computes a gradient.
+        report: The run's report, without the parts that grow with the machine (:meth:`Report.summary`).
     """
 
     layer: str
@@ -26,11 +26,11 @@ class Entry:
 
 
 class Ledger:
-    """All runs of a machine while a patch was in place.
+    """All runs of a machine while a patch is active.
 
     ``entries`` has every run; :meth:`by_layer` and :meth:`by_epoch` sum phases. Both count the simulated
-    machine only, not what the host computes meanwhile. ``elsewhere`` has the layers that ran on the host
-    instead, by label, each with the sentence that says why.
+    machine only, not the host's work during that time. ``elsewhere`` maps the label of each layer that ran on
+    the host instead to the reason.
 
     Examples:
         >>> import onehop, torch
@@ -57,7 +57,7 @@ class Ledger:
         """Records that a layer did not run on the machine.
 
         Args:
-            layer: Its label.
+            layer: The layer's label.
             reason: A sentence without a full stop.
         """
         self.elsewhere[layer] = reason
@@ -70,30 +70,30 @@ class Ledger:
 
     @property
     def total_ns(self) -> float:
-        """Time of all runs."""
+        """Time of all runs in nanoseconds."""
         return sum(entry.report.total_ns for entry in self.entries)
 
     @property
     def total_ms(self) -> float:
-        """Time of all runs."""
+        """Time of all runs in milliseconds."""
         return self.total_ns / 1e6
 
     @property
     def energy_mj(self) -> float:
-        """Energy of all runs."""
+        """Energy of all runs in millijoules."""
         return sum(entry.report.energy_mj for entry in self.entries)
 
     def by_layer(self) -> dict[str, dict[str, float]]:
-        """Time in ms of each phase, for each layer; "backward" phases are named so."""
+        """Return the ms of each phase per layer; names of gradient phases end with "(backward)"."""
         return _sums((entry.layer, entry) for entry in self.entries)
 
     def by_epoch(self) -> list[dict[str, float]]:
-        """Time in ms of each phase, for each epoch: the layers' first runs, their second, and so on."""
+        """Return the ms of each phase per epoch: first runs of all layers, then second runs, and so on."""
         sums = _sums((str(entry.step), entry) for entry in self.entries)
         return [sums[str(step)] for step in sorted(int(key) for key in sums)]
 
     def as_dict(self) -> dict[str, Any]:
-        """The sums, ready for JSON."""
+        """Return the sums in a form that is ready for JSON."""
         return {
             "runs": len(self.entries),
             "total_ms": self.total_ms,
@@ -104,7 +104,7 @@ class Ledger:
         }
 
     def __str__(self) -> str:
-        """A table: a line for each layer, and the sum; then the layers that ran elsewhere."""
+        """Return a table with a line for each layer and a total; then the layers that ran elsewhere."""
         layers = self.by_layer()
         names = list(dict.fromkeys(name for phases in layers.values() for name in phases))
         everything = {name: sum(phases.get(name, 0.0) for phases in layers.values()) for name in names}

@@ -1,4 +1,4 @@
-"""The operands of an aggregation on a machine, with one check of their shapes and places."""
+"""The operands of an aggregation on a machine, and the check of their shapes and devices."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from onehop.graph import Graph
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """Operands as they were given; :meth:`onehop.machines.Machine.aggregate` describes them.
+    """Operands as the caller gave them; :meth:`onehop.machines.Machine.aggregate` describes them.
 
     Attributes:
         x: [num_src, F].
@@ -28,7 +28,7 @@ class Operands:
     dst_scale: Tensor | None = None
 
     def check(self, graph: Graph) -> None:
-        """Checks everything but dtypes, which differ from machine to machine.
+        """Check everything except dtypes, which differ from machine to machine.
 
         Raises:
             ArgumentError: A shape or name does not fit, or a tensor is not on the CPU.

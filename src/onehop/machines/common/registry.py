@@ -1,4 +1,4 @@
-"""Registries: mappings, schemes and the like by name, to which users add classes of their own."""
+"""Registries of mappings, schemes and similar parts by name; users can add their own classes."""
 
 import importlib.util
 from functools import lru_cache
@@ -16,7 +16,7 @@ class Registry(dict[str, T]):
     """Entries by name.
 
     Args:
-        what: What errors call an entry, such as "mapping".
+        what: What error messages call an entry, for example "mapping".
         kind: The class whose instances are entries.
         names: The names that plans accept; new ones are appended.
     """
@@ -26,18 +26,19 @@ class Registry(dict[str, T]):
         self.what, self.kind, self.names = what, kind, names
 
     def register(self, entry: E) -> E:
-        """Adds an entry under its ``name``; as a decorator, an instance of the class.
+        """Add an entry under its ``name``; used as a decorator, add an instance of the class.
 
-        A class that is registered again, as when a cell of a notebook runs again, replaces its earlier self.
+        A class that is registered again (a notebook cell that runs again) replaces its earlier version.
 
         Args:
             entry: An instance of the registry's kind, or a subclass of it that needs no arguments.
 
         Returns:
-            What was given.
+            The argument, unchanged.
 
         Raises:
-            ArgumentError: It is no such class, it has no name, or another class has its name.
+            ArgumentError: The entry is not of the registry's kind, it has no name, or another class has its
+                name.
         """
         found: Any = entry() if isinstance(entry, type) else entry
         if not isinstance(found, self.kind):
@@ -59,10 +60,10 @@ class Registry(dict[str, T]):
         return entry
 
     def named(self, name: str) -> T:
-        """The entry of this name, or of the class ``FILE.py:CLASS``, which is registered too.
+        """Return the entry of this name, or register and return the class that ``FILE.py:CLASS`` names.
 
         Raises:
-            ArgumentError: There is none, or the file has no such class.
+            ArgumentError: There is no such entry, or the file has no such class.
         """
         if name in self:
             return self[name]
@@ -93,7 +94,7 @@ def _place(entry: object) -> str:
 
 @lru_cache(maxsize=64)
 def _executed(path: Path, changed_ns: int) -> ModuleType:
-    """The module of a file as it was when it was last changed."""
+    """Run the file as a module and return it; ``changed_ns`` is the time of the file's last change."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None, "a path that ends in .py has one"

@@ -1,4 +1,4 @@
-"""The common part of all simulated machines' reports: phases, bytes, energy, and their output."""
+"""The part of the report that all simulated machines share: phases, bytes, energy and output."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -20,10 +20,10 @@ class Report:
 
     Attributes:
         machine: The name of the machine's configuration.
-        phases_ns: Time of each phase, in order. They sum to the run's time: where phases overlap, each counts
+        phases_ns: Time of each phase, in order. They sum to the run's time: if phases overlap, each counts
             only the time that it adds.
         bytes: Bytes moved or held, by kind.
-        energy_nj: Energy, by consumer.
+        energy_nj: Energy in nanojoules, by the part that consumes it.
         figures: Other results of this machine; must be serialisable as JSON.
         timeline: The spans of :meth:`trace`.
 
@@ -44,25 +44,25 @@ class Report:
 
     @property
     def total_ns(self) -> float:
-        """Time of the whole run."""
+        """Time of the whole run in nanoseconds."""
         return sum(self.phases_ns.values())
 
     @property
     def total_ms(self) -> float:
-        """Time of the whole run."""
+        """Time of the whole run in milliseconds."""
         return self.total_ns / 1e6
 
     @property
     def energy_mj(self) -> float:
-        """Energy of the whole run."""
+        """Energy of the whole run in millijoules."""
         return sum(self.energy_nj.values()) / 1e6
 
     def summary(self) -> "Report":
-        """The report without the parts that grow with the machine, such as the timeline: for keeping many."""
+        """Return a copy without the parts that grow with the machine, such as the timeline."""
         return replace(self, timeline=Trace())
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything but the timeline, ready for JSON: times in ms, energy in mJ."""
+        """Return everything except the timeline, ready for JSON: times in ms, energy in mJ."""
         return {
             "machine": self.machine,
             "total_ms": self.total_ms,
@@ -93,14 +93,14 @@ class Report:
         """Draws the phases as one stacked bar, to a PNG, PDF or SVG file.
 
         Raises:
-            ArgumentError: The name ends in something else.
+            ArgumentError: The file name does not end in .png, .pdf or .svg.
             ConfigurationError: matplotlib is not installed.
             StorageError: The file cannot be written.
         """
         plot_phases({self.machine: self.phases_ns}, "Time of each phase", f"simulated: {self.machine}", path)
 
     def table(self) -> str:
-        """The report as lines of plain text."""
+        """Return the report as lines of plain text."""
         total = self.total_ns
         phases = [(name, time, time / total) for name, time in self.phases_ns.items() if time]
         columns = (*_columns("phase", _time, "time"), Column("share", 2, lambda part: f"{100 * part:.1f} %"))
@@ -116,15 +116,15 @@ class Report:
         return f"{self.machine}\n" + "\n\n".join(map(str, tables))
 
     def __str__(self) -> str:
-        """The table."""
+        """Return :meth:`table`."""
         return self.table()
 
 
 def plot_phases(bars: Mapping[str, Mapping[str, float]], title: str, where: str, path: str | Path) -> None:
-    """Draws a stacked bar of phases, in nanoseconds, for each run by its label; ``where`` is the machine.
+    """Draw one stacked bar of phases in nanoseconds for each labelled run; ``where`` names the machine.
 
     Raises:
-        ArgumentError: There are no bars, or the name ends in something else than .png, .pdf or .svg.
+        ArgumentError: There are no bars, or the name ends in something other than .png, .pdf or .svg.
         ConfigurationError: matplotlib is not installed.
         StorageError: The file cannot be written.
     """
@@ -132,7 +132,7 @@ def plot_phases(bars: Mapping[str, Mapping[str, float]], title: str, where: str,
         raise ArgumentError("reports: expected at least one to draw, got none.")
     figure = pictures.figure(8, 0.32 * len(bars) + 1.7)
     axes = figure.add_subplot()
-    # In the order in which they happen, also where the first bar lacks one.
+    # The phases in the order in which they happen, even if the first bar lacks one of them.
     known = dict.fromkeys(name for phases in bars.values() for name in phases)
     names = [name for name in known if any(phases.get(name) for phases in bars.values())]
     ends = [0.0] * len(bars)
@@ -151,7 +151,7 @@ def plot_phases(bars: Mapping[str, Mapping[str, float]], title: str, where: str,
 
 
 def times_table(runs: Mapping[str, Mapping[str, float]], phases: Sequence[str]) -> Table:
-    """A line for each run, with the milliseconds of every one of these phases, and their sum."""
+    """Return a table with one line per run: the milliseconds of each given phase, and their sum."""
     columns = (
         Column("ms", lambda run: run[0] or "(no layer)", left=True),
         *(Column(name, partial(_of_phase, name), "{:.4g}") for name in phases),

@@ -18,9 +18,9 @@ class Span:
     """Something that took time.
 
     Attributes:
-        lane: The line it is drawn on; lanes with the same text before a "/" form a group.
-        name: Its name.
-        start_ns: Its begin.
+        lane: The line on which the span is drawn; lanes with the same text before a "/" form a group.
+        name: The span's name.
+        start_ns: Its start time.
         duration_ns: Its duration.
         args: Further details, shown when the span is selected; numbers or strings.
     """
@@ -51,9 +51,9 @@ class Trace:
         """Adds a span.
 
         Args:
-            lane: The line it is drawn on: "group/line", or "line".
-            name: Its name.
-            start_ns: Its begin; zero or more.
+            lane: The line on which the span is drawn: "group/line", or "line".
+            name: The span's name.
+            start_ns: Its start time; zero or more.
             duration_ns: Its duration; zero or more.
             **args: Further details, numbers or strings.
 
@@ -68,18 +68,18 @@ class Trace:
         self.spans.append(Span(lane, name, start_ns, duration_ns, args))
 
     def shift(self, by_ns: float) -> "Trace":
-        """The same spans, later."""
+        """Return a copy with all spans moved by ``by_ns``."""
         later = Trace()
         later.spans = [Span(s.lane, s.name, s.start_ns + by_ns, s.duration_ns, s.args) for s in self.spans]
         return later
 
     @property
     def end_ns(self) -> float:
-        """End of the last span; 0 without spans."""
+        """End of the last span; 0 if there are no spans."""
         return max((span.start_ns + span.duration_ns for span in self.spans), default=0.0)
 
     def as_dict(self) -> dict[str, Any]:
-        """The JSON document."""
+        """Return the JSON document."""
         groups: dict[str, int] = {}
         lanes: dict[str, tuple[int, int]] = {}
         events: list[dict[str, Any]] = []
@@ -98,7 +98,7 @@ class Trace:
                     "name": span.name,
                     "pid": process,
                     "tid": thread,
-                    # The format counts in microseconds.
+                    # The format uses microseconds.
                     "ts": span.start_ns / 1e3,
                     "dur": span.duration_ns / 1e3,
                     "args": span.args,

@@ -1,4 +1,4 @@
-"""DRAM: banks, ranks and their timing, at two levels with one interface.
+"""Simulated DRAM: banks, ranks and their timing, at two levels of detail with one interface.
 
 ``Memory(preset("DDR5_4800AN"), ranks=1).gbps(Access("random", run_bytes=256))``.
 """

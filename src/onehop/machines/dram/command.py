@@ -1,4 +1,4 @@
-"""The command level: every command of every bank, from event to event (csrc/machines/dram.cpp)."""
+"""The command level: simulates every command of every bank, event by event (csrc/machines/dram.cpp)."""
 
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass, fields
@@ -19,18 +19,18 @@ REFRESHES = ("none", "all_bank", "same_bank")
 
 
 class Command(NamedTuple):
-    """A command that went out.
+    """One command that the controller issued.
 
     Attributes:
-        clock: Its first clock; clocks count from 1.
+        clock: The first clock of the command; clocks count from 1.
         name: ACT, PRE, PREA (all banks), RD, WR, REF (all banks), REFSB (one bank, or the same bank of every
             bank group), ACT2 (the second half of an ACT of two commands), RDA or WRA (RD or WR that closes
             its row).
-        rank: Its rank.
-        bank_group: Its bank group; -1 for all.
-        bank: Its bank in the bank group; -1 for all.
+        rank: The command's rank.
+        bank_group: The bank group; -1 for all.
+        bank: The bank in the bank group; -1 for all.
         row: The row that is opened, read or written; -1 otherwise.
-        column: The burst of the row; -1 where there is none.
+        column: The burst within the row; -1 if the command has none.
     """
 
     clock: int
@@ -47,7 +47,7 @@ class CommandLog:
     """The commands of a run, in order.
 
     Attributes:
-        table: int64 [N, 7]: clock, place in :data:`COMMANDS`, rank, bank group, bank, row, column.
+        table: int64 [N, 7]: clock, index in :data:`COMMANDS`, rank, bank group, bank, row, column.
     """
 
     table: NDArray[np.int64]
@@ -64,11 +64,11 @@ class CommandLog:
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """State when the last request is accepted: simulators that stop there report these counts.
+    """State when the last request is accepted; simulators that stop at this time report these counts.
 
     Attributes:
-        cycles: Clocks until then.
-        served: Bursts that were begun until then.
+        cycles: Clocks up to then.
+        served: Bursts begun up to then.
     """
 
     cycles: int
@@ -82,7 +82,7 @@ class CommandRun:
     Attributes:
         counts: Commands and clocks of the whole run.
         accepted: The state when the last request was accepted.
-        log: Every command; None unless it was requested.
+        log: Every command; None if the log was not requested.
     """
 
     counts: CommandCounts
@@ -92,11 +92,11 @@ class CommandRun:
 
 @dataclass(frozen=True, slots=True)
 class Scheduler:
-    """The choice among waiting requests: the oldest whose next command is ready.
+    """The policy that chooses among waiting requests: the oldest whose next command is ready.
 
     Attributes:
-        name: Its name.
-        keeps_rows: Whether a row that an older request still needs stays open.
+        name: The policy's name.
+        keeps_rows: Whether a row stays open while an older request still needs it.
     """
 
     name: str
@@ -108,13 +108,14 @@ SCHEDULERS = {each.name: each for each in (Scheduler("fr_fcfs", False), Schedule
 
 @dataclass(frozen=True, slots=True)
 class Controller:
-    """A memory's controller.
+    """Settings of a memory controller.
 
     Attributes:
-        queue: Waiting requests of a kind, at most.
+        queue: Maximum number of waiting requests of each kind (reads or writes).
         refresh: One of :data:`REFRESHES`.
         scheduler: One of :data:`SCHEDULERS`.
-        close_after: Accesses after which a row is closed; 0: only for another row of its bank.
+        close_after: Accesses after which a row is closed; 0 means that only another row of its bank closes
+            it.
     """
 
     queue: int
@@ -124,10 +125,10 @@ class Controller:
 
 
 def serve(dram: Dram, layout: Layout, requests: Requests, controller: Controller, log: bool) -> CommandRun:
-    """Serves requests in the given order; one arrives a clock while its queue has room.
+    """Serve requests in the given order; one request arrives per clock while its queue has room.
 
     Raises:
-        ArgumentError: A burst is outside the ranks. The layout fixes their number.
+        ArgumentError: A burst is outside the ranks; the layout determines how many ranks there are.
     """
     requests.check(layout)
     timing = np.array(astuple(dram.timing.in_full()), dtype=np.int64)

@@ -1,16 +1,17 @@
-"""Commands as text: DRAMPower's command traces, and what Ramulator 2.1's recorder of commands writes.
+"""Commands as text, in the forms of DRAMPower's command traces and of Ramulator 2.1's command recorder.
 
-The ending of the file's name chooses the form. Both have a line for each command, in order of time. Clocks
-are the device's and count from 1, as in :class:`.Command`.
+The file name's ending chooses the form. Both forms have one line per command, in order of time. Clocks are
+the device's clocks and count from 1, as in :class:`.Command`.
 
 ``.csv``, DRAMPower: ``35,RD,0,3,13,77,32,`` is clock, command, rank, bank group, bank, row, column. DRAMPower
-numbers the banks of the whole rank, and columns in transfers of the data bus; its ACT is both halves of an
-ACT of two commands. The eighth field of reads and writes, their data, is empty: data are not simulated. The
-last line, ``END``, has the clock of the last data. There is no header, because DRAMPower reads none.
+numbers the banks over the whole rank, and counts columns in transfers of the data bus. Its ACT covers both
+halves of an ACT that takes two commands. The eighth field of reads and writes, their data, is empty, because
+data are not simulated. The last line, ``END``, has the clock at which the last data end. There is no header,
+because DRAMPower reads none.
 
 ``.trace``, Ramulator 2.1, ``CmdTraceRecorder``: ``35,RD,0,0,3,1,77,2,0,-1`` is clock, command, channel, rank,
-bank group, bank, row, burst of the row, type (0 read, 1 write) and source; -1 where there is none. The first
-line names the fields.
+bank group, bank, row, burst of the row, type (0 read, 1 write) and source; -1 means no value. The first line
+names the fields.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,23 +27,23 @@ from onehop.machines.dram.device import Dram
 from onehop.machines.dram.memory import Memory
 from onehop.storage import write_whole
 
-# Requests of a run whose commands are written, at most: their log takes some 3 GB of memory.
+# Maximum number of requests in a run whose commands are written; their log takes about 3 GB of memory.
 _MOST_REQUESTS = 10_000_000
-# Characters that the commands of a request take: PRE, ACT and RD of a random burst, at late clocks.
+# Characters that the commands of one request take: PRE, ACT and RD of a random burst, late in a run.
 _CHARACTERS = 85
-# Commands that are formatted at a time.
+# Number of commands that are formatted at a time.
 _CHUNK = 1 << 16
 Table = NDArray[np.int64]
 
 
 class _Form:
-    """A form of commands as text; subclasses state what differs.
+    """A text form of commands; subclasses state how the forms differ.
 
     Attributes:
-        program: The program that it comes from.
+        program: The program that uses this form.
         head: Text before the commands.
-        last: Text after the commands, with the ``cycles`` of the run.
-        ends: The ends of the lines of a command; those of others are under "".
+        last: Text after the commands; may contain the ``cycles`` of the run.
+        ends: The line ending for each command; the key "" has the ending for all other commands.
     """
 
     program: str
@@ -50,15 +51,15 @@ class _Form:
     ends: ClassVar[Mapping[str, str]]
 
     def names(self, dram: Dram) -> dict[str, str]:
-        """Names of a device's commands where they differ from ours; empty: the command has no line."""
+        """Return a device's command names that differ from ours; an empty name means no line."""
         raise NotImplementedError
 
     def places(self, table: Table, dram: Dram) -> tuple[NDArray[np.int64], ...]:
-        """The fields after the command's name, each [N], of commands, [N, 7] as in a log."""
+        """Return the fields after the command's name, each [N]; ``table`` is [N, 7] as in a log."""
         raise NotImplementedError
 
     def refuse(self, memory: Memory) -> str:
-        """Return why it cannot say a memory's commands; empty where it can."""
+        """Return why the form cannot express a memory's commands; empty if it can."""
         raise NotImplementedError
 
 
@@ -115,7 +116,7 @@ _FORMS: dict[str, _Form] = {".csv": _DramPower(), ".trace": _Ramulator()}
 
 
 def check_commands(path: str | Path, memory: Memory, requests: int) -> None:
-    """Refuses, before a run, what :func:`write_commands` could not write after it.
+    """Refuse, before a run, commands that :func:`write_commands` could not write after it.
 
     Args:
         path: The file.
@@ -123,8 +124,8 @@ def check_commands(path: str | Path, memory: Memory, requests: int) -> None:
         requests: Bursts that it serves.
 
     Raises:
-        ArgumentError: The file's ending is unknown, its form cannot say the memory's commands, or there are
-            too many requests.
+        ArgumentError: The file's ending is unknown, its form cannot express the memory's commands, or there
+            are too many requests.
     """
     why = _form(path).refuse(memory)
     if why:
@@ -145,14 +146,14 @@ def write_commands(
         path: The file.
         run: The run, with its log.
         memory: The memory that ran.
-        tell: Told the share of the commands that is written, 0 to 1.
+        tell: Called with the share of the commands that is written so far, 0 to 1.
 
     Returns:
-        The number of lines of each command, by the name that it has in the file.
+        The number of lines for each command, by the command's name in the file.
 
     Raises:
-        ArgumentError: The file's ending is unknown, its form cannot say the memory's commands, or the run has
-            no log.
+        ArgumentError: The file's ending is unknown, its form cannot express the memory's commands, or the run
+            has no log.
         StorageError: The file cannot be written; an earlier one is left unchanged.
     """
     check_commands(path, memory, 0)
@@ -183,7 +184,7 @@ def write_commands(
 
 
 def program_of(path: str | Path) -> str:
-    """The program whose form the ending of a file's name chooses.
+    """Return the program whose form the ending of a file name chooses.
 
     Raises:
         ArgumentError: The ending is unknown.

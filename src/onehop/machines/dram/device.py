@@ -1,4 +1,4 @@
-"""A DRAM device: its organisation, its timing in clocks, its energy by command."""
+"""A DRAM device: its organisation, its timing in clocks, and its energy per command."""
 
 from dataclasses import dataclass, field, fields, replace
 
@@ -6,9 +6,10 @@ from onehop.errors import ArgumentError
 from onehop.machines.common.checks import check
 from onehop.machines.common.files import made
 
-# The command level keeps a bit for each bank of a rank (csrc/machines/dram.hpp).
+# The command level stores one bit for each bank of a rank (csrc/machines/dram.hpp).
 _MOST_BANKS = 64
-# Far more than any device has; keeps sums of clocks within the bits that the command level packs into a word.
+# Far more than any device has. The limit keeps sums of clocks within the bits that the command level packs
+# into one word.
 _MOST_CLOCKS = 1 << 20
 _MAY_BE_ZERO = (
     "rtw", "cs", "wtr_s", "wtr_l", "rcd_wr", "act_clocks", "aad", "rfc_sb", "refi_sb", "refsb_act",
@@ -20,7 +21,7 @@ _ENERGIES = ("activate_nj", "read_nj", "write_nj", "refresh_nj", "standby_mw", "
 
 @dataclass(frozen=True, slots=True)
 class Organisation:
-    """One rank as its controller sees it.
+    """One rank as its memory controller sees it.
 
     Attributes:
         bus_bits: Width of the data bus; 32 for a DDR5 sub-channel, 64 for DDR4.
@@ -29,10 +30,10 @@ class Organisation:
         rows: Rows of a bank, a power of two.
         row_bursts: Bursts of a row, a power of two.
         burst_bytes: Bytes that one read or write moves.
-        transfers_per_clock: Transfers of the data bus in a clock of the commands: 2, or 8 for LPDDR5, whose
-            data have a clock of their own.
-        refresh_set: Banks that a same-bank refresh takes: 1, or ``bank_groups``: the same bank of every bank
-            group, as in DDR5.
+        transfers_per_clock: Transfers of the data bus per clock of the commands: 2, or 8 for LPDDR5, whose
+            data have their own clock.
+        refresh_set: Number of banks that a same-bank refresh takes: 1, or ``bank_groups`` as in DDR5, where
+            it takes the same bank of every bank group.
     """
 
     bus_bits: int
@@ -80,16 +81,16 @@ class Organisation:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Least distances between commands, in clocks; JEDEC's names without the t.
+    """Minimum distances between commands, in clocks; the names are JEDEC's names without the t.
 
-    A command that takes several clocks of the command bus (DDR5's ACT, RD and WR) acts in its last. So
-    distances between a long and a short command are longer or shorter than the value here; :mod:`.rules`
-    accounts for that.
+    A command that takes several clocks of the command bus (DDR5's ACT, RD and WR) takes effect in its last
+    clock. So the distance between a long and a short command is longer or shorter than the value here;
+    :mod:`.rules` accounts for this.
 
-    Fields with a default may be left out of a device file.
+    A device file may omit fields that have a default.
 
     Attributes:
-        clock_ps: A clock, in picoseconds.
+        clock_ps: Duration of a clock, in picoseconds.
         bl: Clocks of the data bus that a burst takes.
         cl: Read command to data.
         cwl: Write command to data.
@@ -113,19 +114,20 @@ class Timing:
         rfc: REF to the next command of the rank.
         refi: Time between refreshes.
         command_clocks: Clocks of the command bus that ACT, RD and WR take, 1 or 2; PRE and REF take 1.
-        rcd_wr: ACT to WR of the bank; 0: as ``rcd``, which is then of RD and WR.
-        act_clocks: Clocks that ACT takes, 1 to 3; 0: as ``command_clocks``.
-        command_buses: 1, or 2: RD and WR have a bus of their own, as in HBM.
-        command_edges: 1, or 2: a clock here is half a clock of the device, all commands but PRE begin in odd
-            clocks, as in HBM3.
-        aad: 0, or: ACT is two commands, as in LPDDR5, and the second follows within so many clocks. Other
-            timings count from the first.
-        rfc_sb: REF of a set of banks to the next ACT of one of them; 0: the device has no such refresh.
-        refi_sb: Time between such refreshes of one set and the next.
-        refsb_act: Such a REF to ACT of another bank of the rank.
-        refsb_refsb: Such a REF to the next of the rank.
-        rp_all: PRE of all banks to ACT or REF; 0: as ``rp``.
-        faw_refsb: 1 where a REF of one bank counts as an ACT in ``faw``, as in LPDDR5 and HBM; 0 where not.
+        rcd_wr: ACT to WR of the bank; 0 means ``rcd``, which then holds for RD and WR.
+        act_clocks: Clocks that ACT takes, 1 to 3; 0 means ``command_clocks``.
+        command_buses: 1, or 2 if RD and WR have their own command bus, as in HBM.
+        command_edges: 1; or 2 if a clock here is half a clock of the device and all commands except PRE begin
+            in odd clocks, as in HBM3.
+        aad: 0; or, if ACT is two commands as in LPDDR5, the number of clocks within which the second must
+            follow. Other timings count from the first.
+        rfc_sb: REF of a set of banks to the next ACT of one of them; 0 means that the device has no such
+            refresh.
+        refi_sb: Time from the refresh of one set of banks to the refresh of the next set.
+        refsb_act: REF of a set of banks to ACT of another bank of the rank.
+        refsb_refsb: REF of a set of banks to the next such REF of the rank.
+        rp_all: PRE of all banks to ACT or REF; 0 means ``rp``.
+        faw_refsb: 1 if a REF of one bank counts as an ACT in ``faw``, as in LPDDR5 and HBM; 0 if not.
     """
 
     clock_ps: int
@@ -165,7 +167,7 @@ class Timing:
     faw_refsb: int = 0
 
     def __post_init__(self) -> None:
-        """Checks every field, and the relations between them that a schedule relies on."""
+        """Check every field, and the relations between fields that a schedule relies on."""
         most = {entry.name: _MOST_OF.get(entry.name, _MOST_CLOCKS) for entry in fields(self)}
         check(self, "timing", ArgumentError, least=dict.fromkeys(_MAY_BE_ZERO, 0), most=most)
         if self.aad >= min(self.rcd, self.write_rcd) and self.aad:
@@ -193,7 +195,7 @@ class Timing:
 
     @property
     def write_rcd(self) -> int:
-        """ACT to WR of the bank."""
+        """Clocks from ACT to WR of the same bank."""
         return self.rcd_wr or self.rcd
 
     @property
@@ -203,30 +205,30 @@ class Timing:
 
     @property
     def rank_rp(self) -> int:
-        """PRE of all banks to ACT or REF."""
+        """Clocks from PRE of all banks to ACT or REF."""
         return self.rp_all or self.rp
 
     def in_full(self) -> "Timing":
-        """The same with the values that fields of 0 stand for."""
+        """Return a copy in which fields of 0 are replaced by the values that 0 means."""
         return replace(self, rcd_wr=self.write_rcd, act_clocks=self.activate_clocks, rp_all=self.rank_rp)
 
 
 @dataclass(frozen=True, slots=True)
 class Energy:
-    """Energy of a rank by command: the array and its own interface only (no bus, no buffer chip).
+    """Energy of a rank per command: the array and its own interface only (no bus, no buffer chip).
 
     Attributes:
-        activate_nj: An ACT and the PRE that ends it.
-        read_nj: A burst read.
-        write_nj: A burst written.
-        refresh_nj: An all-bank REF.
+        activate_nj: Energy of an ACT and of the PRE that closes the row.
+        read_nj: Energy of a burst read.
+        write_nj: Energy of a burst written.
+        refresh_nj: Energy of an all-bank REF.
         standby_mw: Power of the rank with a row open in every bank.
-        source: Where the figures come from.
-        closed_mw: Power of the rank with all rows closed; a bank with an open row adds its share of what is
-            missing to ``standby_mw``. 0: as ``standby_mw``.
+        source: The source of the figures.
+        closed_mw: Power of the rank with all rows closed; each bank with an open row adds an equal share of
+            the difference to ``standby_mw``. 0 means ``standby_mw``.
 
-    The energies of commands are what they add to these: an ACT and its PRE to ``closed_mw`` and one open
-    bank, or to ``standby_mw`` where ``closed_mw`` is 0; bursts and REF to ``standby_mw``.
+    The energy of a command is what it adds to this power. An ACT and its PRE add to ``closed_mw`` with one
+    open bank, or to ``standby_mw`` if ``closed_mw`` is 0. Bursts and REF add to ``standby_mw``.
     """
 
     activate_nj: float
@@ -253,7 +255,7 @@ class Energy:
 
 @dataclass(frozen=True, slots=True)
 class Dram:
-    """A DRAM device, as both levels of :class:`onehop.machines.dram.Memory` need it.
+    """A DRAM device with all that both levels of :class:`onehop.machines.dram.Memory` need.
 
     Attributes:
         name: Its name in reports.
@@ -268,7 +270,7 @@ class Dram:
     energy: Energy = field(repr=False)
 
     def __post_init__(self) -> None:
-        """Checks the name, and that a burst fills the bus."""
+        """Check the name, and that a burst fills the bus."""
         check(self, error=ArgumentError)
         transfers = self.organisation.transfers_per_clock
         carried = self.organisation.bus_bits // 8 * transfers * self.timing.bl
@@ -282,13 +284,13 @@ class Dram:
 
     @property
     def peak_gbps(self) -> float:
-        """Bandwidth of the data bus if it is never idle, in 1e9 bytes a second."""
+        """Bandwidth of the data bus when it is never idle, in 1e9 bytes per second."""
         return self.organisation.burst_bytes / (self.timing.bl * self.timing.clock_ps) * 1000.0
 
     def with_timing(self, **clocks: int) -> "Dram":
-        """The same device with other timings, for example ``preset("DDR5_4800AN").with_timing(faw=32)``.
+        """Return a copy with other timings, for example ``preset("DDR5_4800AN").with_timing(faw=32)``.
 
         Raises:
-            ArgumentError: An unknown timing, or a value out of range.
+            ArgumentError: A timing is unknown, or a value is out of range.
         """
         return replace(self, timing=made(Timing, clocks, "timing", ArgumentError, self.timing))

@@ -1,4 +1,4 @@
-"""Address layouts: how the number of a burst maps to rank, bank group, bank, row and column."""
+"""Address layouts: how a burst's number maps to rank, bank group, bank, row and column."""
 
 from dataclasses import dataclass
 
@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 from onehop.errors import ArgumentError
 from onehop.machines.dram.device import Organisation
 
-# The command level keeps a bit for each bank of a rank, and tables of this many ranks
+# The command level stores one bit for each bank of a rank, and tables of this many ranks
 # (csrc/machines/dram.hpp).
 MOST_RANKS = 64
 FIELDS = ("rank", "bank_group", "bank", "row", "column")
 
-# Bits of an address, from low to high. A number is how many bits of that field are there; a field without
-# one takes all of its bits that are nowhere else. A "^" at the end: the column, folded, is XORed onto the
-# fields.
+# Bits of an address, from low to high. A number says how many bits of the field come at this position; a
+# field without a number takes all of its remaining bits. A "^" at the end means that the folded column is
+# XORed onto the other fields.
 _NAMED = {
     "row_first": "column, bank_group, bank, rank, row",
     "bg_first": "bank_group, column, bank, rank, row",
@@ -26,13 +26,13 @@ NAMES = tuple(_NAMED)
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """Bits of an address that are bits of a field.
+    """A group of address bits that are bits of one field.
 
-    Attributes:
-        field: Place of the field in :data:`FIELDS`.
-        shift: Lowest of the bits in the burst's number.
-        bits: How many.
-        place: Where they stand in the field.
+    field: Index of the field in :data:`FIELDS`.
+        shift: Position of the lowest of these bits in the burst's number.
+        bits: Number of bits.
+        place: Position of the lowest of these bits in the field.
+        place: Their place in the field.
     """
 
     field: int
@@ -47,13 +47,13 @@ class Layout:
 
     ``row_first`` fills a row of a bank before it moves on to the next bank group. ``bg_first`` puts
     consecutive bursts into different bank groups. ``mop4`` cuts rows into pieces of four bursts and XORs the
-    column onto rank, bank group, bank and row, in that order, as Ramulator 2.1's MOP4CLXOR. A custom layout
-    is the list of fields from the lowest bits to the highest, as ``"column:2, bank_group, bank, column, rank,
-    row"``, with ``^`` at its end for the XOR.
+    column onto rank, bank group, bank and row, in this order, as Ramulator 2.1's MOP4CLXOR does. A custom
+    layout is a list of fields from the lowest bits to the highest, for example ``"column:2, bank_group, bank,
+    column, rank, row"``, with ``^`` at its end for the XOR.
 
     Attributes:
         text: The list of fields.
-        slices: The same, as bits.
+        slices: The same list as groups of bits.
         widths: Bits of each of :data:`FIELDS`.
         xor_column: Whether the column is XORed onto the other fields.
     """
@@ -65,17 +65,17 @@ class Layout:
 
     @property
     def bursts(self) -> int:
-        """Number of bursts."""
+        """Number of bursts that the ranks hold."""
         return 1 << sum(self.widths)
 
     def map(self, bursts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The fields of bursts.
+        """Map burst numbers to fields.
 
         Args:
-            bursts: [N], their numbers: byte addresses divided by the bytes of a burst.
+            bursts: [N], burst numbers: byte addresses divided by the bytes of a burst.
 
         Returns:
-            [5, N]: rank, bank group, bank, row, column of each.
+            [5, N]: rank, bank group, bank, row and column of each burst.
         """
         out = np.zeros((len(FIELDS), *bursts.shape), dtype=np.int64)
         for entry in self.slices:
@@ -84,13 +84,13 @@ class Layout:
         return out
 
     def unmap(self, fields: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The bursts of fields: the inverse of :meth:`map`.
+        """Map fields to burst numbers: the inverse of :meth:`map`.
 
         Args:
-            fields: [5, N]: rank, bank group, bank, row, column of each.
+            fields: [5, N]: rank, bank group, bank, row and column of each burst.
 
         Returns:
-            [N], their numbers.
+            [N], burst numbers.
 
         Raises:
             ArgumentError: A field is out of range.
@@ -109,7 +109,7 @@ class Layout:
         return out
 
     def _xor(self, fields: NDArray[np.int64]) -> None:
-        """XORs the column onto the other fields, in place, where the layout has that; its own inverse."""
+        """XOR the column onto the other fields in place, if the layout says so; a second call undoes it."""
         if not self.xor_column:
             return
         used = 0
@@ -119,7 +119,7 @@ class Layout:
 
 
 def layout_for(text: str, organisation: Organisation, ranks: int = 1) -> Layout:
-    """The layout of this name, or of this list of fields.
+    """Return the layout of this name, or of this list of fields.
 
     Args:
         text: ``row_first``, ``bg_first``, ``mop4``, or a list of fields as in :class:`Layout`.
@@ -127,8 +127,8 @@ def layout_for(text: str, organisation: Organisation, ranks: int = 1) -> Layout:
         ranks: Ranks behind the bus, a power of two.
 
     Raises:
-        ArgumentError: The text is not a list of fields, omits bits or names too many; or ranks is not a power
-            of two.
+        ArgumentError: The text is not a list of fields, omits bits or names too many bits; or ``ranks`` is
+            not a power of two.
     """
     if type(ranks) is not int or not 1 <= ranks <= MOST_RANKS or ranks & (ranks - 1):
         raise ArgumentError(f"ranks: expected a power of two from 1 to {MOST_RANKS}, got {ranks!r}.")
@@ -163,7 +163,7 @@ def layout_for(text: str, organisation: Organisation, ranks: int = 1) -> Layout:
 
 
 def _entry(piece: str, text: str) -> tuple[int, int | None]:
-    """Field and number of bits of one entry of a list."""
+    """Return the field and the number of bits of one entry of a list."""
     name, colon, bits = piece.strip().partition(":")
     if name not in FIELDS or (colon and not bits.strip().isdecimal()):
         raise ArgumentError(

@@ -1,15 +1,16 @@
-"""Limits of endless traffic: clocks a burst that each of them would allow, from the timings alone.
+"""Limits of endless traffic: the clocks per burst that each limit would allow, from the timings alone.
 
-An explanation, not a level of simulation: it says which rule holds traffic up, and by how much the others are
-less strict. Times and rows come from the command level.
+The limits explain a result; they are not a level of simulation. They say which rule limits the traffic, and
+by how much the other rules are less strict. Times and row counts come from the command level.
 
 The limits are the data bus (BL), row activations (FAW / 4, RRD_S, RC over all banks), the command bus, and
-the distance between bursts of one bank group (CCD_L) divided by the bank groups that the queue has work for.
-A refresh takes L out of every REFI clocks, from the last data before it to the first after it.
+the distance between bursts of one bank group (CCD_L) divided by the number of bank groups that the queue has
+work for. A refresh takes L out of every REFI clocks, from the last data before it to the first data after it.
 
-The number of bank groups that the queue has work for follows from the number of runs it holds: k = queue /
-run + 1 (the last left the queue when its row was opened), and at least two. Runs at random addresses fall
-onto bank groups like balls into boxes; runs longer than a row visit them in the layout's order.
+The number of bank groups that the queue has work for follows from the number of runs that the queue holds: k
+= queue / run + 1 (the last run left the queue when its row was opened), and at least two. Runs at random
+addresses fall onto bank groups like balls into boxes; runs longer than a row visit the bank groups in the
+layout's order.
 """
 
 import math
@@ -21,20 +22,22 @@ from onehop.machines.dram.device import Dram, Organisation, Timing
 from onehop.machines.dram.layout import Layout
 from onehop.machines.dram.requests import Access
 
-# Sampled start addresses at which a run's rows are counted: enough for an average over runs that are not
-# aligned to rows.
+# Number of sampled start addresses at which a run's rows are counted. It is enough for an average over runs
+# that are not aligned to rows.
 _PLACES = 64
-# Limits that differ by less are named in the order of the fields: the formula knows no better.
+# Limits that differ by less than this factor are named in the order of the fields; the formula is no more
+# precise.
 _AS_GOOD_AS_EQUAL = 1.01
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Clocks a burst that each limit would allow if it were the only one.
+    """Clocks per burst that each limit would allow if it were the only one.
 
     Attributes:
         bus: The data bus: BL.
-        bank_groups: The distance between bursts of one bank group, and changes of rank on the bus.
+        bank_groups: The distance between bursts of one bank group, and the cost of changing the rank on the
+            bus.
         rows: Row activations.
         commands: The command buses.
         refresh_share: Share of the time without data because of refreshes.
@@ -54,18 +57,18 @@ class Limits:
 
     @property
     def binds(self) -> str:
-        """Name of the strictest limit; the first of those within 1 % of it."""
+        """Name of the strictest limit; among limits within 1 % of it, the first one."""
         clocks = self.clocks()
         strictest = max(clocks.values())
         return next(name for name, value in clocks.items() if value * _AS_GOOD_AS_EQUAL >= strictest)
 
     @property
     def cycles(self) -> float:
-        """Clocks a burst if nothing but the strictest limit, and refreshes, held traffic up."""
+        """Clocks per burst if only the strictest limit and refreshes slowed traffic down."""
         return max(self.clocks().values()) / (1.0 - self.refresh_share)
 
     def clocks(self) -> dict[str, float]:
-        """Clocks a burst by limit."""
+        """Return the clocks per burst by limit."""
         return {
             "bus": self.bus,
             "bank_groups": self.bank_groups,
@@ -79,10 +82,10 @@ class _Shape:
     """Placement of a run in the banks.
 
     Attributes:
-        per_row: Bursts a row opening.
+        per_row: Bursts per row opening.
         lanes: Bank groups, of one rank or several, that the run keeps busy at once.
-        row_lanes: The same within one row's worth of bursts.
-        long: Whether it is longer than a row.
+        row_lanes: Bank groups that one row's worth of bursts keeps busy.
+        long: Whether the run is longer than a row.
     """
 
     per_row: float
@@ -92,7 +95,7 @@ class _Shape:
 
 
 def limits(dram: Dram, access: Access, layout: Layout, ranks: int, queue: int, refresh: bool) -> Limits:
-    """The limits of endless traffic with open pages and refreshes of all banks."""
+    """Return the limits of endless traffic with open pages and refreshes of all banks."""
     timing = dram.timing
     shape = _shape(dram.organisation, access, layout, queue)
     ccd = timing.ccd_l_wr if access.op == "write" else timing.ccd_l
@@ -112,14 +115,14 @@ def limits(dram: Dram, access: Access, layout: Layout, ranks: int, queue: int, r
 
 
 def lost_to_refresh(timing: Timing, op: str, ranks: int) -> int:
-    """Clocks of every REFI without data: last data, PRE, REF of each rank in turn, ACT, first data."""
+    """Return the clocks without data per REFI: last data, PRE, REF of each rank in turn, ACT, first data."""
     before_precharge = timing.rtp if op == "read" else timing.cwl + timing.bl + timing.wr
     one_rank = before_precharge + timing.rank_rp + timing.rfc + timing.rcd - timing.bl
     return one_rank + (ranks - 1) * (timing.rank_rp + 1)
 
 
 def _commands(timing: Timing, per_row: float) -> float:
-    """Clocks of the busier command bus: RD or WR of each burst, and PRE and ACT of each row."""
+    """Return the clocks of the busier command bus: RD or WR of each burst, and PRE and ACT of each row."""
     activates = 2 if timing.aad else timing.activate_clocks
     of_row = (activates + 1) / per_row
     of_burst = float(timing.command_clocks)
@@ -127,11 +130,11 @@ def _commands(timing: Timing, per_row: float) -> float:
 
 
 def _ordered(timing: Timing, ccd: int, shape: _Shape, row_bursts: int, queue: int) -> float:
-    """Clocks a burst where rows follow each other in the layout's order.
+    """Return the clocks per burst when rows follow each other in the layout's order.
 
-    Two rows transfer data in turns from when the queue reaches the next one until the first has emptied the
-    queue of its bursts; meanwhile as many of the next are served. While that one opens, only the row before
-    it transfers data.
+    Two rows transfer data in turns from the time at which the queue reaches the next row until the bursts of
+    the first row have left the queue. During this time equally many bursts of the next row are served. While
+    a row opens, only the row before it transfers data.
     """
     together = max(timing.bl, ccd / shape.lanes)
     alone = max(timing.bl, ccd / shape.row_lanes)
@@ -140,14 +143,15 @@ def _ordered(timing: Timing, ccd: int, shape: _Shape, row_bursts: int, queue: in
 
 
 def _scattered(dram: Dram, ccd: int, shape: _Shape, ranks: int, runs: int) -> float:
-    """Clocks a burst of random runs: the mean over the number of bank groups they fall onto."""
+    """Return the clocks per burst of random runs: the mean over how many bank groups they fall onto."""
     timing, groups = dram.timing, dram.organisation.bank_groups * ranks
     boxes = max(1, groups // shape.lanes)
     mean = sum(
         chance * max(timing.bl, ccd / (shape.lanes * busy))
         for busy, chance in enumerate(_occupied(boxes, runs), start=1)
     )
-    # Where every run has a rank of its own, and none can fill the bus, the bus changes ranks at every burst.
+    # If every run has a rank of its own, and none of them can fill the bus, the bus changes ranks at every
+    # burst.
     if ccd / shape.lanes <= timing.bl + timing.cs:
         return mean
     alone = math.prod((ranks - i) / ranks for i in range(runs))
@@ -168,7 +172,7 @@ def _occupied(boxes: int, balls: int) -> list[float]:
 
 
 def _shape(organisation: Organisation, access: Access, layout: Layout, queue: int) -> _Shape:
-    """Counts a run's rows and bank groups under the layout."""
+    """Count a run's rows and bank groups under the layout."""
     window = queue + organisation.row_bursts
     # Four windows represent a long run.
     most = 4 * window
@@ -190,5 +194,5 @@ def _shape(organisation: Organisation, access: Access, layout: Layout, queue: in
 
 
 def _least_distinct(lines: np.ndarray) -> int:
-    """The least number of distinct values over the rows of a table."""
+    """Return the smallest number of distinct values in any row of a table."""
     return min(len(np.unique(line)) for line in lines)

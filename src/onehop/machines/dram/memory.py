@@ -1,4 +1,4 @@
-"""One interface to both levels: ranks behind a bus, and the time that traffic to them takes."""
+"""One interface to both levels: ranks behind a bus, and the time that traffic to these ranks takes."""
 
 import math
 from bisect import bisect_right
@@ -18,14 +18,15 @@ from onehop.machines.dram.report import CommandCounts, DramReport, report
 from onehop.machines.dram.requests import OPERATIONS, Access, Requests, generate
 
 LEVELS = ("command", "curve")
-# Requests of a command-level run that represents endless traffic: some hundred refreshes.
+# Number of requests in a command-level run that represents endless traffic; it includes about a hundred
+# refreshes.
 _LONG_RUN = 100_000
 _MOST = {"queue": 256, "close_after": 1 << 20}
 
 
 @dataclass(frozen=True, slots=True)
 class BurstCost:
-    """Cost of a burst in endless traffic.
+    """Cost of one burst in endless traffic.
 
     Attributes:
         cycles: Clocks.
@@ -41,13 +42,13 @@ class BurstCost:
 
     @classmethod
     def of(cls, counts: CommandCounts) -> "BurstCost":
-        """The mean over a run."""
+        """Return the mean over a run."""
         bursts = counts.reads + counts.writes
         each = counts.cycles, counts.activations, counts.row_misses, counts.open_clocks
         return cls(*(count / bursts for count in each))
 
     def counts(self, bursts: int, op: str, refi: int, refreshed_ranks: int) -> CommandCounts:
-        """Counts for a number of bursts; ``refreshed_ranks`` are refreshed every ``refi`` clocks."""
+        """Return the counts for this many bursts; ``refreshed_ranks`` are refreshed every ``refi`` clocks."""
         cycles = round(bursts * self.cycles)
         activations = min(bursts, round(bursts * self.activations))
         misses = min(activations, round(bursts * self.misses))
@@ -69,15 +70,15 @@ class Curve:
     """Costs of random runs by their length.
 
     Attributes:
-        lengths: Bursts of a run, growing.
-        costs: What a burst costs at each.
+        lengths: Lengths of runs in bursts, ascending.
+        costs: Cost of a burst at each length.
     """
 
     lengths: tuple[int, ...]
     costs: tuple[BurstCost, ...]
 
     def at(self, length: int) -> BurstCost:
-        """The cost at a length: linear in its logarithm between two points, constant beyond the ends."""
+        """Return the cost at a length: linear in its logarithm between points, constant beyond the ends."""
         right = bisect_right(self.lengths, length)
         if right == 0 or right == len(self.lengths):
             return self.costs[max(0, right - 1)]
@@ -89,7 +90,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Ranks behind one data bus, with their controller.
+    """Ranks behind one data bus, with their memory controller.
 
     Attributes:
         dram: The device.
@@ -97,12 +98,13 @@ class Memory:
         layout: How bursts are placed in the ranks: a name or a list of fields (:class:`~.layout.Layout`).
         queue: Requests of a kind, reads or writes, that the controller chooses among; 1 to 256.
         refresh: Whether the ranks are refreshed.
-        scheduler: ``fr_fcfs``: the oldest request whose next command is ready. ``fr_fcfs_rows``: the same,
-            but a row that an older request still needs is not closed.
-        refresh_mode: ``all_bank``: all banks of a rank at once, every REFI. ``same_bank``: one set of banks
-            after another (:class:`Organisation`), while the others work; the device must have ``rfc_sb``.
-        close_after: Accesses after which an open row is closed as soon as it may be; 1 is the closed-page
-            policy. 0, the open-page policy: a row stays open until its bank needs another.
+        scheduler: ``fr_fcfs`` serves the oldest request whose next command is ready. ``fr_fcfs_rows`` does so
+            too, but does not close a row that an older request still needs.
+        refresh_mode: ``all_bank`` refreshes all banks of a rank at once, every REFI. ``same_bank`` refreshes
+            one set of banks after another (:class:`Organisation`) while the other banks work; the device must
+            have ``rfc_sb``.
+        close_after: Number of accesses after which an open row is closed as soon as possible; 1 is the
+            closed-page policy. 0 is the open-page policy: a row stays open until its bank needs another row.
 
     Examples:
         >>> from onehop.machines.dram import Access, Memory, preset
@@ -143,7 +145,7 @@ class Memory:
             )
 
     def _check_same_bank(self) -> None:
-        """Refuses same-bank refreshes that leave no time for work."""
+        """Refuse same-bank refreshes that leave no time for work."""
         timing = self.dram.timing
         # Rows are closed one by one, in every rank.
         last_access = max(timing.ras, timing.cwl + timing.bl + timing.wr)
@@ -161,7 +163,7 @@ class Memory:
         return layout_for(self.layout, self.dram.organisation, self.ranks)
 
     def burst_cycles(self, access: Access, level: str = "command") -> float:
-        """Clocks a burst in endless traffic, refresh included.
+        """Return the clocks per burst in endless traffic, including refresh.
 
         Raises:
             ArgumentError: The level is unknown.
@@ -169,9 +171,9 @@ class Memory:
         return self.cost(access, level).cycles
 
     def cost(self, access: Access, level: str = "command") -> BurstCost:
-        """Clocks, row activations and row misses a burst in endless traffic.
+        """Return the clocks, row activations and row misses per burst in endless traffic.
 
-        Both levels rest on runs of the command level, which are cached.
+        Both levels are based on runs of the command level, which are cached.
 
         Args:
             access: The traffic.
@@ -190,10 +192,10 @@ class Memory:
         return _curve(self, access.op, access.span_bytes).at(access.run_bursts(self.dram.organisation))
 
     def limits(self, access: Access) -> Limits:
-        """Explain what binds endless traffic of a kind, from the timings alone, without a run.
+        """Return the limits of this endless traffic, computed from the timings alone, without a run.
 
         Raises:
-            ArgumentError: The formula does not know this memory's policy or this traffic
+            ArgumentError: The formula does not cover this memory's policy or this traffic
                 (:meth:`why_no_limits`).
         """
         why = self.why_no_limits(access)
@@ -202,7 +204,7 @@ class Memory:
         return limits(self.dram, access, self.address_layout, self.ranks, self.queue, self.refresh)
 
     def why_no_limits(self, access: Access) -> str:
-        """The reason why :meth:`limits` has no answer for this traffic, empty where it has one."""
+        """Return why :meth:`limits` has no answer for this traffic; empty if it has one."""
         if self.refresh and self.refresh_mode != "all_bank":
             return "the formula knows refreshes of all banks only; simulate refreshes by bank"
         if self.close_after:
@@ -214,23 +216,23 @@ class Memory:
         return ""
 
     def gbps(self, access: Access, level: str = "command") -> float:
-        """Bandwidth in 1e9 bytes a second, whole bursts counted."""
+        """Return the bandwidth in 1e9 bytes per second; whole bursts are counted."""
         clock_ps = self.dram.timing.clock_ps
         return self.dram.organisation.burst_bytes / (self.burst_cycles(access, level) * clock_ps) * 1000.0
 
     def time_ns(
         self, runs: float | NDArray[np.float64], access: Access, level: str = "command"
     ) -> float | NDArray[np.float64]:
-        """Time of runs that are requested one after another: filling the pipeline, then burst by burst.
+        """Return the time of runs requested one after another: filling the pipeline, then burst by burst.
 
         Args:
-            runs: Number of runs of ``access.run_bytes``; or [N] such numbers, one for each time runs are
-                requested. 0 takes no time.
+            runs: Number of runs of ``access.run_bytes``; or [N] such numbers, one for each batch of requests.
+                0 takes no time.
             access: The kind of runs.
             level: ``command`` or ``curve``.
 
         Returns:
-            Nanoseconds, of the shape of ``runs``.
+            Nanoseconds, in the shape of ``runs``.
         """
         bursts = np.asarray(runs, dtype=np.float64) * access.run_bursts(self.dram.organisation)
         timing = self.dram.timing
@@ -239,11 +241,11 @@ class Memory:
         return float(spent) if spent.ndim == 0 else spent
 
     def run(self, access: Access, requests: int, level: str = "command", seed: int = 0) -> DramReport:
-        """A report of a number of bursts of traffic.
+        """Return a report of a given number of bursts of traffic.
 
         Args:
             access: The traffic.
-            requests: Bursts.
+            requests: Number of bursts.
             level: ``command`` or ``curve``.
             seed: Seed of the addresses of random runs; used by the command level only.
 
@@ -259,18 +261,18 @@ class Memory:
         return report(self.dram, level, self.ranks, counts, self.refreshed_share)
 
     def requests(self, access: Access, count: int, seed: int = 0) -> Requests:
-        """Requests of a kind of traffic.
+        """Generate requests for the given traffic.
 
         Args:
             access: The traffic.
-            count: Bursts.
+            count: Number of bursts.
             seed: Seed of the addresses of random runs.
         """
         check_integer("requests", count)
         return generate(access, self.dram.organisation, self.address_layout, count, seed)
 
     def refresh_nj(self, time_ns: float) -> float:
-        """Energy of a rank's refreshes in a time, in nJ; by the share of its banks that each takes."""
+        """Return a rank's energy for refreshes in a time, in nJ; it scales with the banks per refresh."""
         if not self.refresh:
             return 0.0
         every_ns = self._refresh_clocks * self.dram.timing.clock_ps / 1000.0
@@ -288,7 +290,7 @@ class Memory:
         return shape.refresh_set / shape.banks if self.refresh_mode == "same_bank" else 1.0
 
     def serve(self, requests: Requests) -> DramReport:
-        """A command-level report of given requests, such as those of a recorded trace.
+        """Return a command-level report of given requests, for example of a recorded trace.
 
         Raises:
             ArgumentError: A burst is outside the ranks.
@@ -298,11 +300,11 @@ class Memory:
         )
 
     def commands(self, requests: Requests, log: bool = True) -> CommandRun:
-        """The same, with every command that was issued.
+        """Run given requests at the command level, with a log of every command that was issued.
 
         Args:
-            requests: What to read and write, in this order.
-            log: Whether to keep the commands, some 170 bytes a request.
+            requests: The bursts to read and write, in this order.
+            log: Whether to keep the commands, about 170 bytes per request.
 
         Raises:
             ArgumentError: A burst is outside the ranks.
@@ -313,7 +315,7 @@ class Memory:
 
 
 def check_level(level: str) -> None:
-    """Refuses what is no level of simulation.
+    """Refuse a level of simulation that does not exist.
 
     Raises:
         ArgumentError: The level is unknown.
@@ -334,7 +336,7 @@ def _measured(memory: Memory, access: Access) -> BurstCost:
 
 @lru_cache(maxsize=256)
 def _curve(memory: Memory, op: str, span_bytes: int | None) -> Curve:
-    """The curve from one burst to four rows, in powers of two: longer runs are like sequential traffic."""
+    """Return the curve from one burst to four rows, in powers of two; longer runs cost as streams do."""
     shape = memory.dram.organisation
     lengths = [1 << i for i in range((4 * shape.row_bursts).bit_length())]
     points = [

@@ -1,12 +1,13 @@
-"""DRAM devices: by name, the files of the folder ``devices``, where every constant has its unit and source.
+"""DRAM devices by name, from the files in ``devices``, which give each constant's unit and source.
 
-Timings are those that Ramulator 2.1 has for JEDEC's bins; ``benchmarks/machines/dram_cases.csv`` and
-``dram_devices.csv`` compare each device with it.
+The timings are Ramulator 2.1's timings for JEDEC's speed bins; ``benchmarks/machines/dram_cases.csv`` and
+``dram_devices.csv`` compare each device with Ramulator.
 
-Energies are what a command adds to standby, over all devices of the rank. They follow from currents that
-JEDEC defines by loops of commands: IDD0, ACT and PRE of one bank every RC; 2N, all rows closed; 3N, all rows
-open (LPDDR5: one); 4R and 4W, bursts without a pause; 5B, REF after REF. With these energies, each loop draws
-its current again. The formulas are DRAMPower's; ``docs/machines/dram.md`` has both on the same commands.
+The energy of a command is what it adds to standby, over all devices of the rank. The energies follow from
+currents that JEDEC defines by loops of commands: IDD0, ACT and PRE of one bank every RC; 2N, all rows closed;
+3N, all rows open (LPDDR5: one); 4R and 4W, bursts without a pause; 5B, REF after REF. With these energies,
+each loop draws its own current again. The formulas are DRAMPower's; ``docs/machines/dram.md`` compares both
+on the same commands.
 
 * An ACT and its PRE: V (IDD0 RC - IDD3N RAS - IDD2N RP). RD: V (IDD4R - IDD3N) BL. REF: V (IDD5B - IDD3N)
   RFC.
@@ -15,13 +16,13 @@ its current again. The formulas are DRAMPower's; ``docs/machines/dram.md`` has b
   number of open banks. So an ACT adds to 2N + (3N - 2N) / 32 in RAS, one of 32 banks being open: with 3N it
   would be negative.
 * DDR4: eight devices of 8 Gb, with DRAMsim3's currents (IDD0 48, 2N 34, 3N 43, 4R 135, 4W 123, 5AB 250 mA at
-  1.2 V). Standby is 3N, with one open bank as with all.
-* DDR3: the same with DRAMsim3's DDR3 4 Gb x8 (IDD0 55, 2N 32, 3N 38, 4R 157, 4W 125, 5AB 235 mA at 1.35 V).
-* HBM1: the same with one channel of DRAMsim3's HBM1 (IDD0 65, 2N 40, 3N 55, 4R 360, 4W 440, 5AB 250 mA at
-  1.2 V), whose file names no sheet.
+  1.2 V). Standby is 3N, whether one bank or all banks are open.
+* DDR3: as DDR4, with DRAMsim3's DDR3 4 Gb x8 (IDD0 55, 2N 32, 3N 38, 4R 157, 4W 125, 5AB 235 mA at 1.35 V).
+* HBM1: as DDR4, with one channel of DRAMsim3's HBM1 (IDD0 65, 2N 40, 3N 55, 4R 360, 4W 440, 5AB 250 mA at 1.2
+  V), whose file names no data sheet.
 * LPDDR5: one device of 16 Gb, at 1.05 V (IDD0 53, 2N 32.5, 3N 40, 4R 390, 4W 265, 5 205 mA) and at 1.8 V
-  (3.8, 1.5, 2.8, 18, 16.5 mA). These are of 7500 Mb/s, so 4R and 4W add 6400 / 7500 of that to 3N. Standby is
-  3N.
+  (3.8, 1.5, 2.8, 18, 16.5 mA). These currents hold at 7500 Mb/s, so 4R and 4W add 6400 / 7500 of their
+  difference from 3N to 3N. Standby is 3N.
 """
 
 from importlib import resources
@@ -46,12 +47,12 @@ _FILES = (
 
 
 def to_toml(dram: Dram) -> str:
-    """The device as TOML: its name, and the sections organisation, timing and energy."""
+    """Return the device as TOML: its name, and the sections organisation, timing and energy."""
     return files.written(dram)
 
 
 def from_toml(text: str, source: str = "device") -> Dram:
-    """The device that TOML describes.
+    """Return the device that a TOML text describes.
 
     Args:
         text: The output of :func:`to_toml`.
@@ -65,7 +66,7 @@ def from_toml(text: str, source: str = "device") -> Dram:
 
 
 def load(path: str | Path) -> Dram:
-    """The device that a TOML file describes.
+    """Return the device that a TOML file describes.
 
     Raises:
         FileFormatError: The file is not TOML, or a key is missing or unknown.
@@ -85,7 +86,7 @@ PRESETS: dict[str, Dram] = _included()
 
 
 def preset(name: str) -> Dram:
-    """The device of this name, one of those in :data:`PRESETS`.
+    """Return the device of this name, one of :data:`PRESETS`.
 
     Raises:
         ArgumentError: The name is unknown.

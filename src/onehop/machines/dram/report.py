@@ -1,4 +1,4 @@
-"""The report of a run of the memory."""
+"""The report of a run of the memory, and the energy of its commands."""
 
 import json
 from dataclasses import asdict, dataclass, fields
@@ -9,14 +9,13 @@ from onehop.machines.dram.device import Dram
 
 @dataclass(frozen=True, slots=True)
 class CommandCounts:
-    """Counts of a run, in commands and clocks; those that :class:`DramReport` repeats are described there.
+    """Counts of a run, in commands and clocks; :class:`DramReport` describes the counts that it repeats.
 
     Attributes:
         cycles: Clocks, of the device's ``clock_ps``, until the last data were transferred.
         reads: Bursts read.
         writes: Bursts written.
-        read_latency_cycles: Clocks from arrival to the end of the data, summed over the reads; 0 where it is
-            not known.
+        read_latency_cycles: Clocks from arrival to the end of the data, summed over the reads; 0 if unknown.
         open_clocks: Clocks in which a row is open, summed over the banks of all ranks.
     """
 
@@ -43,22 +42,23 @@ class DramReport:
         dram: Name of the device.
         ranks: Ranks behind the bus.
         cycles: Clocks.
-        served: Bursts that were read or written within them.
-        time_ns: The same time.
-        gbps: 1e9 bytes a second.
-        percent_of_peak: Share of what the data bus carries if it is never idle.
+        served: Bursts that were read or written in these clocks.
+        time_ns: The clocks in nanoseconds.
+        gbps: Bandwidth in 1e9 bytes per second.
+        percent_of_peak: Bandwidth as a percentage of the data bus's peak, which it reaches if it is never
+            idle.
         row_hits: Requests that found their row open.
         row_misses: Requests that found their bank closed.
         row_conflicts: Requests that found another row open.
         activations: ACT commands.
         refreshes: REF commands, over all ranks.
-        forwarded: Reads that a waiting write answered; they are not among those served.
-        coalesced: Writes that a waiting write absorbed; they are not among those served.
-        mean_read_latency_ns: From arrival in the queue to the end of the data; None except at the command
-            level.
-        energy_nj: Energy of the ranks in all.
-        energy: The same by command, and ``standby``; nJ.
-        energy_source: Where the energies come from.
+        forwarded: Reads that were answered from a waiting write; ``served`` does not count them.
+        coalesced: Writes that were merged into a waiting write; ``served`` does not count them.
+        mean_read_latency_ns: Mean time from a read's arrival in the queue to the end of its data; None except
+            at the command level.
+        energy_nj: Total energy of the ranks.
+        energy: Energy in nJ by command, and of ``standby``.
+        energy_source: The source of the energies.
     """
 
     level: str
@@ -82,12 +82,12 @@ class DramReport:
     energy_source: str
 
     def to_json(self) -> str:
-        """The report as a JSON object."""
+        """Return the report as a JSON object."""
         return json.dumps(asdict(self), indent=2)
 
     @classmethod
     def from_json(cls, text: str) -> "DramReport":
-        """The report that :meth:`to_json` wrote.
+        """Return the report that :meth:`to_json` wrote.
 
         Raises:
             ArgumentError: The text is not such a report.
@@ -99,7 +99,7 @@ class DramReport:
 
 
 def report(dram: Dram, level: str, ranks: int, counts: CommandCounts, refreshed_share: float) -> DramReport:
-    """A report from counts that a level produced; ``refreshed_share`` of a rank's banks take one refresh."""
+    """Return a report from a level's counts; one refresh takes ``refreshed_share`` of a rank's banks."""
     served = counts.reads + counts.writes
     time_ns = counts.cycles * dram.timing.clock_ps / 1000.0
     gbps = served * dram.organisation.burst_bytes / time_ns if time_ns else 0.0
@@ -125,9 +125,9 @@ def report(dram: Dram, level: str, ranks: int, counts: CommandCounts, refreshed_
 def energy_by_command(
     dram: Dram, ranks: int, counts: CommandCounts, refreshed_share: float = 1.0
 ) -> dict[str, float]:
-    """Energy of a run in nJ, by command; ``standby`` is what all ranks draw without commands.
+    """Return the energy of a run in nJ by command; ``standby`` is what all ranks draw without commands.
 
-    Standby grows with the banks that have a row open or are being refreshed, as in DRAMPower.
+    Standby grows with the number of banks that have a row open or are being refreshed, as in DRAMPower.
     """
     energy, timing, banks = dram.energy, dram.timing, dram.organisation.banks
     refresh_clocks = timing.rfc if refreshed_share == 1.0 else timing.rfc_sb

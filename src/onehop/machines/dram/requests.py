@@ -1,4 +1,4 @@
-"""Traffic: its kinds, and requests in order of arrival, of a kind, of a graph's vectors, or a user's."""
+"""Memory traffic: its kinds, and requests in order of arrival from a kind, a graph or the user."""
 
 from dataclasses import dataclass
 
@@ -21,15 +21,16 @@ class Access:
     """A kind of traffic.
 
     Attributes:
-        pattern: ``random``: runs that start at uniformly random multiples of their length. ``sequential``:
-            burst after burst from address 0.
+        pattern: ``random``: each run starts at a uniformly random multiple of the run's length.
+            ``sequential``: bursts follow each other from address 0.
         run_bytes: Contiguous bytes of a random run; partial bursts are moved as whole ones. Ignored for
             sequential traffic.
         op: ``read`` or ``write``.
-        span_bytes: Size of the address range, starting at 0, in which random runs lie; at least one run. None
-            means anywhere. In a small range, rows are found open that chance alone would have closed.
-        write_share: Share of the runs that are written, drawn at random, of sequential traffic of the bursts;
-            the others are read. None: all are as ``op`` says. Mixed traffic is of the command level alone.
+        span_bytes: Size of the address range, starting at 0, that contains the random runs; at least one run.
+            None means anywhere. In a small range, runs find rows open more often.
+        write_share: Share of the runs that are writes, drawn at random; for sequential traffic, share of the
+            bursts. The others are reads. None means that all are as ``op`` says. Only the command level
+            simulates mixed traffic.
 
     Examples:
         >>> from onehop.machines.dram import Access, Memory, preset
@@ -60,7 +61,7 @@ class Access:
             raise ArgumentError(f"write_share: expected None or a number from 0 to 1, got {share!r}.")
 
     def run_bursts(self, organisation: Organisation) -> int:
-        """Bursts of a run."""
+        """Return the number of bursts in a run."""
         return -(-self.run_bytes // organisation.burst_bytes)
 
 
@@ -77,7 +78,7 @@ class Requests:
     writes: NDArray[np.uint8]
 
     def __post_init__(self) -> None:
-        """Checks shapes and types, and takes contiguous copies where needed."""
+        """Check shapes and types, and make contiguous copies if needed."""
         for name, dtype in (("bursts", np.int64), ("writes", np.uint8)):
             value = np.asarray(getattr(self, name))
             if value.ndim != 1 or not (value.dtype == bool or np.issubdtype(value.dtype, np.integer)):
@@ -96,7 +97,7 @@ class Requests:
         return len(self.bursts)
 
     def check(self, layout: Layout) -> None:
-        """Raises unless the ranks have every burst.
+        """Check that every burst is inside the ranks.
 
         Raises:
             ArgumentError: A burst is outside the ranks.
@@ -110,10 +111,10 @@ class Requests:
 
 
 def generate(access: Access, organisation: Organisation, layout: Layout, count: int, seed: int) -> Requests:
-    """Generates ``count`` requests of a kind of traffic; where runs do not divide it, the last is truncated.
+    """Generate ``count`` requests of a kind of traffic; the last run is cut off if needed.
 
     Raises:
-        ArgumentError: A run is longer than the ranks hold.
+        ArgumentError: A run is longer than the capacity of the ranks.
     """
     if access.pattern == "sequential":
         bursts = np.arange(count, dtype=np.int64) % layout.bursts
@@ -137,9 +138,9 @@ def generate(access: Access, organisation: Organisation, layout: Layout, count: 
 
 
 def vector_reads(graph: Graph, width: int, dram: Dram, most: int) -> Requests:
-    """Reads of the source's vector of every edge, target by target: the first ``most`` bursts.
+    """Return reads of every edge's source vector, target by target: the first ``most`` bursts.
 
-    Vectors are stored in the order of their numbers, and each begins at a burst; columns have 4 bytes.
+    Vectors are stored in node order, and each begins at a burst boundary; columns have 4 bytes.
 
     Raises:
         ArgumentError: The width or the number is not a positive integer, or the graph has no edges.

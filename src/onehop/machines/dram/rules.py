@@ -1,7 +1,7 @@
 """The timing rules as a table, and a check of commands against them.
 
-The command level implements the same rules independently (csrc/machines/dram_device.hpp); a log that passes
-this check has been verified twice.
+The command level implements the same rules independently (csrc/machines/dram_device.hpp), so a log that
+passes this check has been verified twice.
 """
 
 from collections import deque
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from onehop.machines.dram.command import READS, WRITES, Command
 from onehop.machines.dram.device import Dram, Timing
 
-# The scopes of a rule: the places that its two commands share.
+# The scopes of a rule: what its two commands have in common.
 SCOPES = ("bus", "rank", "other_rank", "bank_group", "bank")
 _COLUMN = (*READS, *WRITES)
 _ROW = ("ACT", "ACT2", "PRE", "PREA", "REF", "REFSB")
@@ -20,16 +20,16 @@ _ALL = (*_COLUMN, *_ROW)
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The least distance between two commands.
+    """The minimum distance between two commands.
 
     Attributes:
-        name: The timing or timings that it comes from.
+        name: The timing or timings from which the rule comes.
         scope: One of :data:`SCOPES`.
-        before: The earlier commands it counts from.
+        before: The earlier commands that the rule counts from.
         after: The commands that must wait.
-        clocks: How long, from first clock to first clock.
-        window: How many commands back it counts from: 4 for FAW, else 1.
-        lags: For each of ``before``, how many clocks later than the shortest of them it acts.
+        clocks: The distance in clocks, from first clock to first clock.
+        window: How many commands back the rule counts from: 4 for FAW, else 1.
+        lags: For each of ``before``, how many clocks later it takes effect than the shortest of them.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Violation:
     Attributes:
         place: Its index among the commands.
         command: The command.
-        reason: A sentence.
+        reason: A sentence that says which rule it breaks.
     """
 
     place: int
@@ -57,7 +57,7 @@ class Violation:
 
 
 def rules(timing: Timing) -> tuple[Rule, ...]:
-    """Every rule of a device.
+    """Return every rule of a device.
 
     JEDEC counts from the last clock of a command. By first clocks, the distance from a two-clock command to a
     one-clock command is one clock longer, and the reverse one clock shorter.
@@ -101,7 +101,7 @@ def rules(timing: Timing) -> tuple[Rule, ...]:
     nominal += (
         Rule("RTP + RP", "bank", ("RDA",), ("ACT", "REFSB"), t.rtp + t.rp),
         Rule("RTP + RP", "rank", ("RDA",), ("REF",), t.rtp + t.rp),
-        # Of WR too: a RDA may close its row before the write has recovered.
+        # The rule holds for WR too: an RDA may close its row before the write has recovered.
         Rule("CWL + BL + WR + RP", "bank", WRITES, ("ACT", "REFSB"), written + t.wr + t.rp),
         Rule("CWL + BL + WR + RP", "rank", WRITES, ("REF",), written + t.wr + t.rp),
     )
@@ -122,12 +122,12 @@ def rules(timing: Timing) -> tuple[Rule, ...]:
 
 
 def _clocks_of(t: Timing, name: str) -> int:
-    """Clocks of the command bus that a command takes."""
+    """Return how many clocks of the command bus a command takes."""
     return t.act_clocks if name == "ACT" else t.command_clocks if name in _COLUMN else 1
 
 
 def _buses(t: Timing) -> tuple[Rule, ...]:
-    """Rules of the command buses."""
+    """Return the rules of the command buses."""
     groups = ((_COLUMN, _COLUMN), (_ROW, _ROW)) if t.command_buses == 2 else ((_ALL, _ALL),)
     return tuple(
         Rule("command bus", "bus", before, after, clocks)
@@ -138,7 +138,7 @@ def _buses(t: Timing) -> tuple[Rule, ...]:
 
 
 def _by_first_clock(rule: Rule, t: Timing) -> list[Rule]:
-    """The rule between first clocks; where the commands that must wait differ in length, one for each."""
+    """Return the rule between first clocks: one rule for each length of the commands that must wait."""
     acts = [_clocks_of(t, name) for name in rule.before]
     lengths = sorted({_clocks_of(t, name) for name in rule.after}, reverse=True)
     return [
@@ -153,10 +153,10 @@ def _by_first_clock(rule: Rule, t: Timing) -> list[Rule]:
 
 
 def check(commands: Iterable[Command], dram: Dram) -> list[Violation]:
-    """Every command that is too early, or that the state of its bank forbids.
+    """Return every command that comes too early, or that the state of its bank forbids.
 
     Args:
-        commands: In order, from banks that are all closed.
+        commands: Commands in order; all banks are closed before the first.
         dram: The device.
     """
     found: list[Violation] = []
@@ -171,7 +171,7 @@ def check(commands: Iterable[Command], dram: Dram) -> list[Violation]:
 
 
 class _Clocks:
-    """The times at which each command was last issued to each place."""
+    """The clocks at which each command was last issued to each place."""
 
     def __init__(self, table: tuple[Rule, ...]) -> None:
         self._by_after = {name: [rule for rule in table if name in rule.after] for name in _ALL}
@@ -180,11 +180,11 @@ class _Clocks:
         self._banks: set[tuple[int, ...]] = set()
 
     def too_early(self, command: Command) -> list[str]:
-        """The rules that a command breaks, as sentences."""
+        """Return the rules that a command breaks, as sentences."""
         broken = []
         for rule in self._by_after[command.name]:
             for place in self._places(rule.scope, command):
-                # When each acted, its first clock and its name.
+                # For each earlier command: when it took effect, its first clock and its name.
                 lags = rule.lags or (0,) * len(rule.before)
                 past = sorted(
                     (clock + lag, clock, name)
@@ -216,7 +216,7 @@ class _Clocks:
             return list({place[:2] for place in self._banks if place[0] == command.rank})
         if scope != "bank":
             return [_place(scope, command)]
-        # A same-bank refresh is of one bank, or, without a bank group, of that bank of every group.
+        # A same-bank refresh acts on one bank; without a bank group, it acts on that bank of every group.
         if command.bank_group < 0:
             return [place for place in self._banks if place[0] == command.rank and place[2] == command.bank]
         return [_place(scope, command), (command.rank, -1, command.bank)]

@@ -4,14 +4,14 @@ from onehop.machines.common.trace import Trace
 from onehop.machines.dram.command import READS, WRITES, Command, CommandLog
 from onehop.machines.dram.device import Dram
 
-# Commands that are drawn: the first ones.
+# Maximum number of commands that are drawn; later commands are left out.
 MOST_COMMANDS = 20_000
 # Commands that close rows.
 _CLOSES = ("PRE", "PREA", "RDA", "WRA")
 
 
 def timeline(log: CommandLog, dram: Dram) -> Trace:
-    """The first commands of a run: a lane for each bank, its rank's data and its rank's refreshes."""
+    """Return a timeline of a run's first commands, with lanes for every bank and for data and refreshes."""
     timing, trace = dram.timing, Trace()
     ns = timing.clock_ps / 1000.0
     opened: dict[tuple[int, int, int], Command] = {}
@@ -30,7 +30,7 @@ def timeline(log: CommandLog, dram: Dram) -> Trace:
             opened[bank] = found
         elif found.name in (*READS, *WRITES):
             read = found.name in READS
-            # A command of several clocks acts in its last.
+            # A command of several clocks takes effect in its last clock.
             begin = found.clock + timing.command_clocks - 1 + (timing.cl if read else timing.cwl)
             trace.add(
                 f"rank {found.rank}/data",
@@ -53,5 +53,5 @@ def timeline(log: CommandLog, dram: Dram) -> Trace:
 
 
 def _all(found: Command, bank: tuple[int, int, int]) -> bool:
-    """Return whether a command for all banks of a rank is for this one."""
+    """Return whether a command for all banks of a rank includes this bank."""
     return found.bank == -1 and found.rank == bank[0]

@@ -1,7 +1,7 @@
-"""Requests as text: the two trace formats of Ramulator 2, read and written.
+"""Requests as text: reads and writes the two trace formats of Ramulator 2.
 
-``load_store``: ``LD 0x1f40`` or ``ST 8000``, byte addresses. ``read_write``: ``R 0,1,3,2,77,5`` or ``W …``:
-channel, rank, bank group, bank, row, and burst of the row. One request a line.
+``load_store``: ``LD 0x1f40`` or ``ST 8000``, with byte addresses. ``read_write``: ``R 0,1,3,2,77,5`` or ``W
+…``, with channel, rank, bank group, bank, row, and burst of the row. Each line is one request.
 """
 
 from collections.abc import Iterable
@@ -29,8 +29,8 @@ def write_trace(path: str | Path, requests: Requests, memory: Memory, form: str 
 
     Args:
         path: The file.
-        requests: What to write.
-        memory: The memory whose addresses they are.
+        requests: The requests to write.
+        memory: The memory to which the addresses belong.
         form: ``load_store`` or ``read_write``.
 
     Raises:
@@ -56,14 +56,14 @@ def write_trace(path: str | Path, requests: Requests, memory: Memory, form: str 
 
 
 def read_trace(path: str | Path, memory: Memory) -> Requests:
-    """Reads requests from a file; its first line determines which of the two formats it has.
+    """Read requests from a file; the first line determines which of the two formats the file has.
 
     Args:
         path: The file. Empty lines and lines that begin with # are skipped.
-        memory: The memory whose addresses they are.
+        memory: The memory to which the addresses belong.
 
     Raises:
-        FileFormatError: A line is not a request, is not in the first one's format, or names a place that the
+        FileFormatError: A line is not a request, is not in the first line's format, or names a place that the
             memory does not have.
         OSError: The file cannot be read.
     """
@@ -111,7 +111,7 @@ def _parse(lines: Iterable[str], name: str, memory: Memory) -> Requests:
 
 
 def _wrong(form: str, place: list[int], text: str) -> str:
-    """Return why the numbers of a line are no place in the memory; empty where they are."""
+    """Return why the numbers of a line are not a place in the memory; empty if they are."""
     if form == "read_write" and len(place) != 1 + len(FIELDS):
         return f"expected channel, {', '.join(FIELDS)}, got {text!r}"
     if form == "read_write" and place[0] != 0:

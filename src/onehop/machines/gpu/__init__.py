@@ -1,4 +1,4 @@
-"""GPUs without a GPU: what the second cache of one fetches from memory for a kernel's gathers, counted.
+"""Simulated GPUs: counts what a GPU's L2 cache fetches from memory for the gathers of a kernel.
 
 ``gpu.gather(gpu.in_order(graph, "community"), 512, gpu.Kernel("neighbour"), gpu.load("a100_80gb")).fetched``.
 """

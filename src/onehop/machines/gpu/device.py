@@ -1,4 +1,4 @@
-"""GPUs as TOML files: those of the folder ``devices``, where every figure has its source, and others."""
+"""GPUs as TOML files: the included ones in ``devices``, with a source for every figure, and others."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,24 +7,24 @@ from onehop.errors import ArgumentError, ConfigurationError
 from onehop.machines.common import files
 from onehop.machines.common.checks import check
 
-# Bytes of a load of 4 bytes in each of 32 lanes.
+# Bytes of one load instruction of a warp: 4 bytes in each of 32 lanes.
 _LEAST_TILE = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU: the figures that decide how often a kernel's gathers go to memory.
+    """A GPU: the figures that determine how often a kernel's gathers go to memory.
 
     Attributes:
         name: Its name in tables.
         sms: Multiprocessors.
-        sm_warps: Warps that are resident on each at most.
-        l2_bytes: Size of the second cache; 0 means none.
-        l2_ways: Its ways; as many as it has sectors make it fully associative.
-        sector_bytes: Bytes that it fetches at once, a divisor of 128.
-        dram_gbps: Bandwidth of the memory, in 10^9 bytes a second.
-        fp32_gflops: Peak of float32 arithmetic outside tensor cores, in 10^9 operations a second; 0 where it
-            is not known.
+        sm_warps: Maximum number of resident warps per multiprocessor.
+        l2_bytes: Size of the L2 cache; 0 means none.
+        l2_ways: Associativity of the L2 cache; as many ways as sectors make it fully associative.
+        sector_bytes: Bytes that the L2 cache fetches at once, a divisor of 128.
+        dram_gbps: Bandwidth of the memory, in 10^9 bytes per second.
+        fp32_gflops: Peak of float32 arithmetic outside tensor cores, in 10^9 operations per second; 0 if
+            unknown.
 
     Raises:
         ConfigurationError: A value is out of range.
@@ -55,18 +55,19 @@ class Gpu:
 
     @property
     def warps(self) -> int:
-        """Warps that are resident at most."""
+        """Maximum number of resident warps on the whole GPU."""
         return self.sms * self.sm_warps
 
     def floor_us(self, sectors: int) -> float:
-        """Microseconds that so many sectors take at the memory's peak."""
+        """Return the microseconds that this many sectors take at the memory's peak bandwidth."""
         return sectors * self.sector_bytes / self.dram_gbps / 1e3
 
     def part(self, share: float) -> "Gpu":
-        """As large a part of the GPU, as one multiprocessor: of warps, cache, bandwidth and peak.
+        """Return a share of the GPU as one multiprocessor: a share of its warps, cache, bandwidth and peak.
 
-        What a part of a graph runs on: cache and resident warps keep their ratios to the graph. Communities
-        do not shrink with it, so that a part whose cache has no room for some of them gains too little.
+        Use it for a part of a graph: cache and resident warps then keep their ratios to the graph.
+        Communities do not shrink with the graph, so the simulated gain is too small if some of them do not
+        fit into the reduced cache.
 
         Args:
             share: Above 0, at most 1.
@@ -101,10 +102,10 @@ def presets() -> list[str]:
 
 
 def load(source: str | Path) -> Gpu:
-    """The GPU of this name, or of a TOML file.
+    """Return the GPU of this name, or of a TOML file.
 
     Raises:
-        ConfigurationError: No preset of that name and no such file, or the file is wrong.
+        ConfigurationError: There is no preset of this name and no such file, or the file is wrong.
 
     Examples:
         >>> from onehop.machines import gpu

@@ -1,23 +1,22 @@
-"""Gathers of a GPU's kernel, counted: the sectors that its second cache fetches from memory.
+"""Counts the sectors that a GPU's L2 cache fetches from memory for the gathers of a kernel.
 
-Both kernels are those of the microbenchmark of "On efficient scaling of GNNs via IO-aware layers" (2026), in
-its repository: a warp a destination, blocks of four warps, columns in ascending order, and two mappings of a
-destination's work to the lanes of its warp.
+Both kernels come from the microbenchmark of "On efficient scaling of GNNs via IO-aware layers" (2026), in its
+repository. One warp works on one destination, blocks have four warps, and columns are read in ascending
+order. There are two mappings of a destination's work to the lanes of its warp:
 
-- ``neighbour``: lanes take neighbours. 32 of them are read side by side, from the first sector of their rows
-  to the last; then the next 32.
-- ``feature``: lanes take columns. The warp reads a tile of one neighbour's row at once, 32 loads wide, then
-  that of the next neighbour; after the last neighbour it starts over with the next tile.
+- ``neighbour``: lanes take neighbours. The warp reads 32 of them side by side, from the first sector of their
+  rows to the last; then it reads the next 32.
+- ``feature``: lanes take columns. The warp reads a tile of one neighbour's row at once, 32 loads wide, and
+  then the same tile of the next neighbour. After the last neighbour it starts again with the next tile.
 
-What the paper and its code do not say is assumed:
+The paper and its code leave some points open. The model assumes:
 
-- All resident warps advance in lockstep, a step each in a turn, in the order of their destinations. A step of
-  ``neighbour`` reads 32 rows sector by sector, one of ``feature`` a tile.
+- All resident warps advance in lockstep, one step at a time, in the order of their destinations. A step of
+  ``neighbour`` reads one sector of each of 32 rows; a step of ``feature`` reads a tile.
 - When a block ends, the next one starts at once and takes its place.
-- The cache replaces the least recently used sector of a set; sets are hashed. It holds rows of sources only:
-  indices, results and the destination's own row stream through it.
-- A first cache joins the loads of one sector that follow each other, and no more: no warp finds there what
-  another one read.
+- The cache replaces the least recently used sector of a set; sets are hashed. The cache holds rows of sources
+  only: indices, results and the destination's own row are streamed and do not stay in it.
+- An L1 cache only joins consecutive loads of one sector; no warp finds there what another warp read.
 """
 
 from dataclasses import dataclass
@@ -29,23 +28,23 @@ from onehop.machines.gpu.device import Gpu
 from onehop.machines.native import extension
 
 MAPPINGS = ("neighbour", "feature")
-# Of a warp.
+# Lanes of a warp.
 _LANES = 32
-# Numbers of sectors are kept in 32 bits.
+# Sector numbers are stored in 32 bits.
 _MOST_SECTORS = 2**31
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel that aggregates with a warp a destination.
+    """A kernel that aggregates each destination with one warp.
 
     Attributes:
         mapping: What the lanes of a warp take: "neighbour" or "feature".
         load_bytes: Bytes that a lane loads at once: 4, 8 or 16. Ignored for ``neighbour``.
-        block_warps: Warps of a block, which start together.
-        occupancy: Share of the GPU's warps that are resident, above 0, at most 1. An assumption: a kernel's
-            registers decide it.
-        passes: Times that a warp goes through its neighbours; 2 in the paper's picture of reordering.
+        block_warps: Warps of a block; they start together.
+        occupancy: Share of the GPU's warps that are resident, above 0, at most 1. This is an assumption,
+            because a kernel's registers determine it.
+        passes: How often a warp reads its neighbours; 2 in the paper's figure on reordering.
 
     Raises:
         ArgumentError: A value is out of range.
@@ -67,22 +66,22 @@ class Kernel:
 
     @property
     def lanes(self) -> int:
-        """Rows that a warp reads side by side."""
+        """Number of rows that a warp reads side by side."""
         return _LANES if self.mapping == "neighbour" else 1
 
     def tile_bytes(self, row_bytes: int) -> int:
-        """Bytes of a row that a warp reads before it turns to other rows."""
+        """Return the bytes of a row that a warp reads before it turns to other rows."""
         return row_bytes if self.mapping == "neighbour" else min(row_bytes, _LANES * self.load_bytes)
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Sectors of sources' rows.
+    """Counts of sectors of source rows.
 
     Attributes:
-        fetched: Those that the second cache fetches from memory, each as often as it does.
-        read: Those that warps read: every edge reads a row, in every pass.
-        distinct: Different ones, which even an unlimited cache fetches.
+        fetched: Sectors that the L2 cache fetches from memory; repeated fetches count each time.
+        read: Sectors that warps read: every edge reads one row in every pass.
+        distinct: Distinct sectors; even an unlimited cache fetches these.
     """
 
     fetched: int
@@ -91,17 +90,17 @@ class Gathered:
 
 
 def gather(graph: Graph, row_bytes: int, kernel: Kernel, gpu: Gpu) -> Gathered:
-    """Counts the sectors that a GPU fetches for a kernel's gathers, beginning with an empty cache.
+    """Count the sectors that a GPU fetches for a kernel's gathers, starting with an empty cache.
 
     Args:
-        graph: The graph; destinations start in the order of their numbers, and read their edges in the order
-            in which the graph has them (:func:`onehop.machines.gpu.in_order` sorts them as the paper does).
-        row_bytes: Bytes of a source's row, a multiple of the sector's, and of what a warp reads at once.
+        graph: The graph. Destinations start in node order, and read their edges in the graph's order
+            (:func:`onehop.machines.gpu.in_order` sorts edges as the paper does).
+        row_bytes: Bytes of a source's row; a multiple of a sector and of the tile that a warp reads at once.
         kernel: The kernel.
         gpu: The GPU.
 
     Raises:
-        ArgumentError: ``row_bytes`` is no such multiple, or rows have more than 2^31 sectors together.
+        ArgumentError: ``row_bytes`` is not such a multiple, or all rows together have more than 2^31 sectors.
 
     Examples:
         >>> import onehop, torch

@@ -1,4 +1,4 @@
-"""A graph with its nodes in another order, as a GPU's kernel meets it: columns of every row ascending."""
+"""Reordering of a graph's nodes for a simulated GPU kernel: the columns of every row are ascending."""
 
 import numpy as np
 import torch
@@ -12,15 +12,15 @@ ORDERS = ("own", "random", "degree", "rcm", "community")
 
 
 def in_order(graph: Graph, order: str) -> Graph:
-    """Renumbers the nodes of a graph, and sorts its edges by destination, then by source.
+    """Renumber the nodes of a graph, and sort its edges by destination, then by source.
 
     Args:
         graph: The graph.
-        order: One of :data:`ORDERS`: "own" keeps the numbers, "random" has the seed 0, and the others are
-            those of :meth:`onehop.Graph.reorder`.
+        order: One of :data:`ORDERS`: "own" keeps the numbers, "random" uses the seed 0, and the others are
+            orders of :meth:`onehop.Graph.reorder`.
 
     Raises:
-        ArgumentError: Another order, or a graph whose sources and destinations are not the same nodes.
+        ArgumentError: The order is unknown, or the graph's sources and destinations are not the same nodes.
 
     Examples:
         >>> import onehop, torch

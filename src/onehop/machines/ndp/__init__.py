@@ -1,4 +1,4 @@
-"""Near-rank data processing: a simulated machine after GraNDe, with a reducing module beside each DRAM rank.
+"""Near-rank data processing: simulated machines based on GraNDe; each DRAM rank has a reducing module.
 
 ``machine = ndp.Machine("grande_16"); out, report = machine.aggregate(graph, x)``.
 """

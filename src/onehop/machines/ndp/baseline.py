@@ -1,4 +1,4 @@
-"""The baseline of the machine: the host alone."""
+"""The baseline of the machine: aggregation on the host alone."""
 
 from dataclasses import dataclass
 
@@ -10,16 +10,16 @@ from onehop.machines.ndp.mapping import ELEMENT_BYTES
 
 @dataclass(frozen=True, slots=True)
 class BaselineRun:
-    """The host's own aggregation: one rank at a time on every channel, channels in parallel.
+    """The host's own aggregation: each channel reads one rank at a time, and channels work in parallel.
 
     Attributes:
-        adjacency_ns: Reading the adjacency and its row pointers.
-        features_ns: Reading feature vectors.
-        write_ns: Writing results.
+        adjacency_ns: Time of reading the adjacency and its row pointers.
+        features_ns: Time of reading feature vectors.
+        write_ns: Time of writing results.
         reads: Feature vectors read from DRAM.
-        hits: Feature vectors served by the cache option.
+        hits: Feature vectors found in the host's cache, if it has one.
         bytes: Bytes over the channels, by kind.
-        energy_nj: Energy of DRAM and channels; that of the host's cores is not known.
+        energy_nj: Energy of DRAM and channels; the energy of the host's cores is not known.
     """
 
     adjacency_ns: float
@@ -37,7 +37,7 @@ class BaselineRun:
 
 
 def baseline(case: LayerCase, workload: RankWorkload) -> BaselineRun:
-    """The host alone on a graph with targets in order of their numbers; see :func:`host_alone`."""
+    """Simulate the host alone on a graph whose targets are in node order; see :func:`host_alone`."""
     graph, host = workload.graph, case.config.host
     entries = int(host.llc_mib * 2**20) // (case.width * ELEMENT_BYTES)
     read = workload.cache_misses(entries, min(entries, host.llc_ways)) if entries else graph.num_edges
@@ -45,10 +45,10 @@ def baseline(case: LayerCase, workload: RankWorkload) -> BaselineRun:
 
 
 def host_alone(case: LayerCase, num_src: int, num_dst: int, num_edges: int, hits: int = 0) -> BaselineRun:
-    """The host alone, limited by its channels, on a graph of a size.
+    """Simulate the host alone, limited by its channels, on a graph of the given size.
 
-    Edges are spread evenly over the channels, and the cores keep up with the memory: the best that a host can
-    do. ``hits`` feature vectors are found in a cache.
+    Edges are spread evenly over the channels, and the cores keep up with the memory; this is the best that a
+    host can do. ``hits`` feature vectors are found in a cache.
     """
     config, memory = case.config, case.memory
     channels, module = config.topology.channels, config.module

@@ -1,4 +1,4 @@
-"""A layer on a machine, whatever its mapping: what all of its simulations have in common."""
+"""A layer on a machine under any mapping: what all of its simulations have in common."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,17 +17,17 @@ Run = TypeVar("Run")
 
 @dataclass(frozen=True, slots=True)
 class LayerCase:
-    """A layer on a machine, whatever its mapping.
+    """A layer on a machine, under any mapping.
 
     Attributes:
         config: The machine.
         memory: The DRAM's times.
         plan: Mapping, tile, broadcasting, the host's order.
         width: Columns of the feature vectors, at least 1.
-        finals: The final vectors; None means the aggregated vectors, in each mapping itself.
+        finals: The final vectors; None means that the aggregated vectors are final, under the same mapping.
         record: Number of windows whose events are kept.
-        retiled: Nodes of a batch in which the graph was re-tiled before; None means that it was not, and that
-            a plan that re-tiles does so in this layer.
+        retiled: Batch size with which the graph was re-tiled before. None means that it was not; then a plan
+            that re-tiles does so in this layer.
 
     Raises:
         ArgumentError: The width is not a positive integer.
@@ -50,7 +50,7 @@ class LayerCase:
         return self.plan.reorders and self.retiled is None
 
     def batched(self, pods: Pods) -> NdpPlan:
-        """The plan with the size of the batches in which the graph is, or was, re-tiled.
+        """Return the plan with the batch size with which the graph is, or was, re-tiled.
 
         Raises:
             ArgumentError: A buffer cannot hold one output slice.
@@ -61,31 +61,31 @@ class LayerCase:
         return replace(self.plan, batch=batch or groups(self.config, pods, self.width, self.plan.tile).window)
 
     def traffic(self, workload: Workload, pods: Pods) -> LayerTraffic:
-        """The bytes that the layer moves under a mapping."""
+        """Return the bytes that the layer moves under a mapping."""
         finals, plan = self.finals, self.plan
         stored = pods if finals is None or finals.pods is None else finals.pods
         if finals is not None and stored != pods and (stored.own or pods.own):
-            # The other mapping assigns nodes to other ranks, so these vectors stay in this one.
+            # The other mapping assigns nodes to other ranks, so these vectors stay under this mapping.
             finals = replace(finals, pods=None)
         shape = self.width, plan.tile, plan.broadcast
         return LayerTraffic(self.config, workload, pods, *shape, finals, self.relists)
 
     @property
     def untiled(self) -> "LayerCase":
-        """The layer with targets tiled by number."""
+        """Return the layer with targets tiled by node number."""
         return replace(self, plan=replace(self.plan, retile="index"), record=0)
 
 
 def each_mapping(
     choices: Sequence[Pods], run: Callable[[Pods], Run], named: Pods | None = None
 ) -> tuple[dict[str, Run], dict[str, str]]:
-    """Runs a layer under each mapping.
+    """Run a layer under each mapping.
 
     Returns:
-        What ran, by the mapping's name; and why the others could not.
+        The runs by the mapping's name; and for each mapping that could not run, the reason.
 
     Raises:
-        ArgumentError: The mapping that the plan names (``named``) cannot run the layer, or none can.
+        ArgumentError: The mapping that the plan names (``named``) cannot run the layer, or no mapping can.
     """
     runs: dict[str, Run] = {}
     impossible: dict[str, str] = {}

@@ -1,6 +1,6 @@
-"""The configuration of a near-rank machine: frozen and checked, to and from TOML; the machines in onehop.
+"""The configuration of a near-rank machine, frozen and checked; TOML input and output; included machines.
 
-Where the paper gives no value, the default is an assumption and marked as one; every value is a parameter.
+If the paper gives no value, the default is an assumption and is marked as one; every value is a parameter.
 "GraNDe" is Yun et al., "GraNDe: Efficient near-data processing architecture for graph neural networks", IEEE
 Transactions on Computers, 2023.
 """
@@ -17,7 +17,8 @@ from onehop.machines.dram import Dram, Memory, load as load_device, preset as dr
 from onehop.machines.dram.memory import check_level
 
 MOST_RANKS = 255
-# tFAW of Micron's DDR5 sheet for 1 KiB pages, as in gem5's interface file: 32 clocks at every grade.
+# tFAW in Micron's DDR5 data sheet for 1 KiB pages, as in gem5's interface file: 32 clocks at every speed
+# grade.
 SHEET_FAW_CLOCKS = 32
 FAW_WORDS = ("preset", "sheet")
 
@@ -28,9 +29,9 @@ class Topology:
 
     Attributes:
         channels: Memory channels; a channel is the bus of one controller, for DDR5 a 32-bit sub-channel.
-        dimms_per_channel: DIMMs of a channel.
-        ranks_per_dimm: Ranks of a DIMM; each has a module in the DIMM's buffer chip.
-        node_block: Nodes are assigned to the ranks round-robin in blocks of this many; 0 means that each rank
+        dimms_per_channel: DIMMs per channel.
+        ranks_per_dimm: Ranks per DIMM; each rank has a module in the DIMM's buffer chip.
+        node_block: Nodes are assigned to the ranks round-robin in blocks of this size; 0 means that each rank
             has one contiguous part. The paper does not specify it; with 1, windows of consecutive targets
             load all ranks evenly.
     """
@@ -54,12 +55,12 @@ class Topology:
 
     @property
     def ranks_per_channel(self) -> int:
-        """Ranks behind one bus."""
+        """Number of ranks behind one bus."""
         return self.dimms_per_channel * self.ranks_per_dimm
 
     @property
     def ranks(self) -> int:
-        """Ranks of the machine."""
+        """Number of ranks of the machine."""
         return self.channels * self.ranks_per_channel
 
 
@@ -70,17 +71,18 @@ class DramChoice:
     Attributes:
         preset: A device of :func:`onehop.machines.dram.preset`, or a TOML file that
             :func:`onehop.machines.dram.load` reads, with a path relative to the machine's file.
-        faw: tFAW: ``preset``, the device's; ``sheet``, 32 clocks, as in Micron's DDR5 sheet; or a number of
-            clocks. At DDR5-4800 it changes random reads of 64 bytes from 61 % to 91 % of the peak, and the
-            sources disagree.
+        faw: tFAW: ``preset`` takes the device's value; ``sheet`` takes 32 clocks, as in Micron's DDR5 data
+            sheet; a number is in clocks. The sources disagree, and at DDR5-4800 the choice changes random
+            reads of 64 bytes from 61 % to 91 % of the peak.
         layout: Address layout inside a rank. The default keeps four bursts in a row of a bank and then moves
-            on to the next bank group: slices of 128 bytes and more are read, and consecutive slices written,
-            at the bus's rate. The paper does not specify it.
+            on to the next bank group. So slices of 128 bytes and more are read, and consecutive slices are
+            written, at the bus's rate. The paper does not specify it.
         refresh_mode: ``all_bank`` or ``same_bank``.
-        close_after: Accesses after which a row is closed; 0: only for another row of its bank.
-        level: The level that gives times of traffic: ``command``, by a command-level run for each kind of
-            traffic, a few hundredths of a second once; or ``curve``, between such runs
-            of other lengths.
+        close_after: Accesses after which a row is closed; 0 means that only another row of its bank closes
+            it.
+        level: The level that gives times of traffic: ``command`` makes a command-level run for each kind of
+            traffic, which takes a few hundredths of a second once; ``curve`` interpolates between runs of
+            other lengths.
     """
 
     preset: str = "DDR5_4800AN"
@@ -107,10 +109,11 @@ class DramChoice:
             raise ConfigurationError(f"dram: {error}") from error
 
     def device(self) -> Dram:
-        """The device with the chosen tFAW.
+        """Return the device with the chosen tFAW.
 
         Raises:
-            ConfigurationError: The preset is unknown, the file is wrong, or the sheet has no value for it.
+            ConfigurationError: The preset is unknown, the file is wrong, or the data sheet has no tFAW for
+                the device.
         """
         try:
             device = _named_device(self.preset)
@@ -126,7 +129,7 @@ class DramChoice:
 
 
 def _named_device(name: str) -> Dram:
-    """The preset or the file."""
+    """Return the device that a preset or a file describes."""
     if not isinstance(name, str):
         raise ArgumentError(f"preset: expected a name or a TOML file, got {name!r}.")
     if not name.endswith(".toml"):
@@ -139,7 +142,7 @@ def _named_device(name: str) -> Dram:
 
 @lru_cache(maxsize=32)
 def _loaded_device(path: str, changed_ns: int) -> Dram:
-    """The device of a file as it was when it was last changed."""
+    """Return the device of a file; ``changed_ns`` is the time of the file's last change."""
     return load_device(path)
 
 
@@ -149,19 +152,20 @@ class Module:
 
     Attributes:
         buffer_kib: Size of each of the four equal buffers, in KiB. The paper gives only the number of
-            buffers; 128 KiB hold the outputs of 128 targets of 1 KiB, the largest tile that it shows.
-        output_buffers: Buffers for outputs; the others hold bundles of other ranks. Their use without bundle
-            transfer is not specified: 4 there lets the host lag by two more windows.
-        lanes: Multiply-accumulators of 32 bits.
-        clock_mhz: Clock of the lanes. 300 MHz would keep up with one burst of DDR5-4800 if each were used
-            once; a tile uses a read several times, so the default is four times that. The paper gives neither
+            buffers; 128 KiB hold the outputs of 128 targets of 1 KiB each, the largest tile that the paper
+            shows.
+        output_buffers: Buffers for outputs; the others hold bundles of other ranks. The paper does not say
+            how those are used without bundle transfer: 4 here lets the host lag by two more windows.
+        lanes: Number of 32-bit multiply-accumulate units.
+        clock_mhz: Clock of the lanes. 300 MHz would keep up with DDR5-4800 bursts if each burst were used
+            once. A tile uses a read several times, so the default is four times that. The paper gives neither
             value.
-        adjacency_entry_bytes: Bytes of an edge of the adjacency: column and value.
-        row_pointer_bytes: Bytes of a pointer to a target's part of the adjacency, of which each rank has one
-            a target; 0 means that they cost nothing. An assumption: the sizes in the paper leave about one
-            byte.
-        flags_in_dram: Whether re-tiling's flags, a bit a node, are kept in DRAM as in the paper. If not, they
-            cause no traffic.
+        adjacency_entry_bytes: Bytes per edge of the adjacency: column and value.
+        row_pointer_bytes: Bytes of a pointer to a target's part of the adjacency; each rank has one pointer
+            per target. 0 means that pointers cost nothing. An assumption: the sizes in the paper imply about
+            one byte.
+        flags_in_dram: Whether re-tiling's flags, one bit per node, are kept in DRAM as in the paper. If not,
+            they cause no traffic.
     """
 
     buffer_kib: float = 128.0
@@ -187,20 +191,21 @@ class Host:
     """The processor.
 
     Attributes:
-        channel_gbps: Bandwidth of a channel to the buffers, in 1e9 bytes a second; 0 means that of streams
-            over the bus, which the host alone attains too: with refresh and turnarounds, as buffers are
-            accessed like ordinary memory.
-        reduce_gbps: Rate at which the host adds up or concatenates outputs, in 1e9 bytes a second over all
+        channel_gbps: Bandwidth of a channel to the buffers, in 1e9 bytes per second. 0 means the bandwidth of
+            streams over the bus, with refresh and turnarounds, because buffers are accessed like ordinary
+            memory; the host alone attains it too.
+        reduce_gbps: Rate at which the host adds up or concatenates outputs, in 1e9 bytes per second over all
             cores. An assumption: 20 cores at 10 GB/s.
-        combine_gflops: Rate of dense products, in 1e9 operations a second over all cores. An assumption: 70 %
-            of 20 cores of 64 operations a clock at 1.9 GHz, those of the paper's Xeon Gold 6138.
-        merge_nodes_per_us: Nodes of re-tiling's lists that the host merges in a microsecond. The default is a
+        combine_gflops: Rate of dense products, in 1e9 operations per second over all cores. An assumption: 70
+            % of the peak of the paper's Xeon Gold 6138, 20 cores with 64 operations per clock at 1.9 GHz.
+        merge_nodes_per_us: Nodes of re-tiling's lists that the host merges per microsecond. The default is a
             lower bound: one core of the paper's Xeon at 1.9 GHz that mispredicts a branch for every node,
-            which costs it 20 clocks.
-        llc_mib: Cache of the baseline for feature vectors; 0 means none, as the paper says that data are
-            rarely reused.
-        llc_ways: Ways of that cache. An assumption.
-        instruction_bytes: Bytes that prior machines are sent for an edge over the data bus. Not published.
+            which costs 20 clocks.
+        llc_mib: Cache of the baseline for feature vectors, in MiB; 0 means none, because the paper says that
+            data are rarely reused.
+        llc_ways: Associativity of this cache. An assumption.
+        instruction_bytes: Bytes of instructions per edge that the host sends to prior machines over the data
+            bus. Not published.
     """
 
     channel_gbps: float = 0.0
@@ -218,15 +223,16 @@ class Host:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """Costs of starting, polling and flushing. All are assumptions of the usual size of such accesses.
+    """Costs of starting, polling and flushing, all assumed; the magnitudes are usual for such accesses.
 
     Attributes:
-        start_ns: Setting the start bits of all modules, once a layer.
-        poll_ns: Time from a module being ready until the host knows it, each time that the host waits for
-            modules.
-        access_ns: Each separate transfer to or from a module's buffers, which are not cached, besides its
-            bytes.
-        flush_mib: Upper bound of dirty data in the host's caches when a layer starts; written back before.
+        start_ns: Time to set the start bits of all modules, once per layer.
+        poll_ns: Time from when a module is ready until the host knows it; applies each time that the host
+            waits for modules.
+        access_ns: Fixed time of each separate transfer to or from a module's buffers, in addition to the time
+            of its bytes; the buffers are not cached.
+        flush_mib: Upper bound of dirty data in the host's caches when a layer starts; the host writes them
+            back first.
     """
 
     start_ns: float = 1000.0
@@ -240,14 +246,16 @@ class Control:
 
 @dataclass(frozen=True, slots=True)
 class EnergyFigures:
-    """Energy besides the DRAM's own (:class:`onehop.machines.dram.Energy`).
+    """Energy in addition to the DRAM's own (:class:`onehop.machines.dram.Energy`).
 
     Attributes:
-        channel_pj_per_bit: Over the channel: RecNMP's off-chip figure, ISCA 2020.
-        local_pj_per_bit: Between a rank and its module. An assumption: shorter and unterminated lines.
-        add_pj: A 32-bit addition, RecNMP's figure.
-        multiply_pj: A 32-bit multiplication, RecNMP's figure.
-        buffer_pj_per_byte: A byte in or out of a buffer. An assumption, of the size that CACTI gives.
+        channel_pj_per_bit: Energy per bit over the channel: RecNMP's off-chip figure, ISCA 2020.
+        local_pj_per_bit: Energy per bit between a rank and its module. An assumption: lines are shorter and
+            unterminated.
+        add_pj: Energy of a 32-bit addition, RecNMP's figure.
+        multiply_pj: Energy of a 32-bit multiplication, RecNMP's figure.
+        buffer_pj_per_byte: Energy per byte in or out of a buffer. An assumption, of the magnitude that CACTI
+            gives.
     """
 
     channel_pj_per_bit: float = 22.0
@@ -266,13 +274,13 @@ def _names(section: Any) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class NdpConfig:
-    """A machine. Sections and keys of the TOML file are the fields of the same names.
+    """The configuration of a machine. Sections and keys of the TOML file have the names of the fields.
 
     Attributes:
-        name: Its name in reports.
+        name: The machine's name in reports.
         topology: Channels, DIMMs, ranks.
         dram: The ranks' DRAM.
-        module: The units.
+        module: The near-data units.
         host: The processor.
         control: Costs of control.
         energy: Energy figures.
@@ -295,7 +303,7 @@ class NdpConfig:
     energy: EnergyFigures = field(default_factory=EnergyFigures)
 
     def __post_init__(self) -> None:
-        """Checks the name; sections check themselves."""
+        """Check the name; sections check themselves."""
         check(self)
 
     @property
@@ -304,27 +312,27 @@ class NdpConfig:
         return self.dram.device().organisation.burst_bytes
 
     def change(self, **sections: dict[str, Any]) -> "NdpConfig":
-        """The machine with other values, for example ``config.change(dram={"faw": "sheet"})``.
+        """Return a copy with other values, for example ``config.change(dram={"faw": "sheet"})``.
 
         Raises:
-            ConfigurationError: An unknown section or key, or a value out of range.
+            ConfigurationError: A section or key is unknown, or a value is out of range.
         """
         return files.made(NdpConfig, sections, base=self)
 
     def to_toml(self) -> str:
-        """The machine as TOML."""
+        """Return the machine as TOML."""
         return files.written(self)
 
     @classmethod
     def from_toml(cls, text: str, folder: Path | None = None) -> "NdpConfig":
-        """The machine of a TOML text; omitted keys have their defaults, except those of ``topology``.
+        """Return the machine of a TOML text; omitted keys have defaults, except the keys of ``topology``.
 
         Args:
             text: The text.
-            folder: Where a device file of ``dram.preset`` with a relative path is; None is the current one.
+            folder: The folder for a relative path in ``dram.preset``; None means the current folder.
 
         Raises:
-            ConfigurationError: Not TOML, an unknown section or key, or a value out of range.
+            ConfigurationError: The text is not TOML, a section or key is unknown, or a value is out of range.
         """
         values = files.document_of(text)
         dram = values.get("dram")
@@ -345,10 +353,10 @@ def presets() -> list[str]:
 
 
 def load(source: str | Path) -> NdpConfig:
-    """The machine of this name, or of a TOML file.
+    """Return the machine of this name, or of a TOML file.
 
     Raises:
-        ConfigurationError: No preset of that name and no such file, or the file is wrong.
+        ConfigurationError: There is no preset of this name and no such file, or the file is wrong.
 
     Examples:
         >>> from onehop.machines import ndp

@@ -1,4 +1,4 @@
-"""Counts made once for a graph, from which all mappings' times follow: edges, reads and touched rows."""
+"""Counts of edges, reads and touched rows, made once per graph; all mappings' times follow from them."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -15,7 +15,7 @@ from onehop.machines.ndp.config import Topology
 from onehop.machines.ndp.mapping import Integers, Pods, candidates, owners
 from onehop.plans.ndp import MERGES
 
-# Targets of a block, the unit of counts; windows consist of whole blocks.
+# Number of targets in a block, the unit of counts; windows consist of whole blocks.
 BLOCK_TARGETS = 128
 
 
@@ -24,9 +24,9 @@ class TargetGroups:
     """The grouping of targets.
 
     Attributes:
-        tile: Targets of a tile.
-        block: Targets of a block, for which counts are kept: a multiple of the tile.
-        window: Targets of a window: a multiple of the block.
+        tile: Number of targets in a tile.
+        block: Number of targets in a block, for which counts are kept: a multiple of the tile.
+        window: Number of targets in a window: a multiple of the block.
     """
 
     tile: int
@@ -35,10 +35,10 @@ class TargetGroups:
 
     @classmethod
     def of(cls, buffer_bytes: int, slice_bytes: int, tile: int) -> "TargetGroups":
-        """The shape for outputs of ``slice_bytes`` each in a buffer.
+        """Return the grouping for outputs of ``slice_bytes`` each in a buffer.
 
         Raises:
-            ArgumentError: Not even one slice fits.
+            ArgumentError: The buffer cannot hold even one slice.
         """
         room = buffer_bytes // slice_bytes
         if room < 1:
@@ -54,14 +54,14 @@ class TargetGroups:
 
 @dataclass(frozen=True, slots=True)
 class WindowCounts:
-    """Counts by group of targets (blocks, or windows) and rank.
+    """Counts by group of targets (block or window) and rank.
 
     Attributes:
         rows: [G, ranks]: targets of the group that are assigned to the rank, which holds their final vectors.
         edges: [G, ranks]: edges whose source is assigned to the rank.
-        reads: [G, ranks]: the same, with a source that a tile needs several times counted once for the tile.
+        reads: [G, ranks]: as ``edges``, but a source that a tile needs several times counts once per tile.
         row_bursts: [G, ranks]: bursts of the rank's adjacency when each target's part is read separately.
-        touched: For each size of pod, [G, pods]: targets with an edge whose source is assigned to the pod.
+        touched: For each pod size, [G, pods]: targets with an edge whose source is assigned to the pod.
     """
 
     rows: Integers
@@ -71,7 +71,7 @@ class WindowCounts:
     touched: dict[int, Integers]
 
     def grouped(self, blocks: int) -> "WindowCounts":
-        """The counts of windows of a given number of blocks each."""
+        """Return the counts of windows that consist of a given number of blocks each."""
         starts = np.arange(0, len(self.rows), blocks)
         if len(starts) == 0:
             return self
@@ -86,12 +86,12 @@ class WindowCounts:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes on which the counts depend.
+    """Sizes that the counts depend on.
 
     Attributes:
         entry_bytes: Bytes of an edge of the adjacency.
         burst_bytes: Bytes of a DRAM burst.
-        pods: Ranks of a pod, for every mapping that is counted.
+        pods: Number of ranks in a pod, for every mapping that is counted.
     """
 
     entry_bytes: int
@@ -100,7 +100,7 @@ class Sizes:
 
     @classmethod
     def of(cls, topology: Topology, entry_bytes: int, burst_bytes: int, pods: Pods | None) -> "Sizes":
-        """The sizes for GraNDe's mappings, and for a user's if one is given."""
+        """Return the sizes for GraNDe's mappings, and for a user's mapping if one is given."""
         every = [each.size for each in candidates(topology)] + ([] if pods is None else [pods.size])
         return cls(entry_bytes, burst_bytes, tuple(sorted(set(every))))
 
@@ -108,9 +108,9 @@ class Sizes:
 def count(
     work: extension.NdpWork, tile: int, block: int, sizes: Sizes, rows: Integers, threads: int
 ) -> WindowCounts:
-    """Counts edges, reads and touched targets by blocks of targets; each thread needs 4 bytes a source.
+    """Count edges, reads and touched targets by blocks of targets; each thread needs 4 bytes per source.
 
-    ``rows``: [blocks, ranks], targets that are assigned to each rank, as :func:`assigned_rows` has them.
+    ``rows``: [blocks, ranks], the targets that are assigned to each rank, from :func:`assigned_rows`.
     """
     blocks, ranks = rows.shape
     pod_sizes = np.array(sizes.pods, dtype=np.int32)
@@ -140,7 +140,7 @@ def assigned_rows(target_owner: NDArray[np.uint8], ranks: int, block: int) -> In
 
 
 class Scanned(NamedTuple):
-    """Reads of the adjacency by the units, in order, until each batch of nodes is listed.
+    """Amounts that the units read from the adjacency, in order, until each batch of nodes is listed.
 
     Attributes:
         rows: [batches]: rows that are begun.
@@ -154,13 +154,13 @@ class Scanned(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows of consecutive targets.
+    """Rows of the adjacency for consecutive targets.
 
     Attributes:
         rowptr: [M + 1], int64.
-        col: [edges], int32: their sources.
+        col: [edges], int32: the sources.
         owner: [M], uint8: the rank of every target.
-        order: [M], int32: their numbers; None where these follow one another.
+        order: [M], int32: the targets' node numbers; None if they are consecutive.
     """
 
     rowptr: NDArray[np.int64]
@@ -170,7 +170,7 @@ class Rows(NamedTuple):
 
 
 class RankWorkload:
-    """A graph on a machine's ranks, in one order of targets; its counts are cached.
+    """A graph on a machine's ranks, with its targets in one order; its counts are cached.
 
     Args:
         graph: The graph.
@@ -178,12 +178,12 @@ class RankWorkload:
         entry_bytes: Bytes of an edge of the adjacency.
         burst_bytes: Bytes of a DRAM burst.
         retile: The tiling of targets, as in :class:`onehop.plans.NdpPlan`.
-        batch: Nodes that are listed before lists are merged; unused where they are merged row by row.
-        pods: A user's mapping, which assigns nodes to ranks; None means that they are assigned in turn.
+        batch: Number of nodes that are listed before lists are merged; unused if lists are merged row by row.
+        pods: A user's mapping that assigns nodes to ranks; None means that nodes are assigned in turn.
 
     Raises:
-        ArgumentError: Re-tiling a graph whose sources and destinations are not the same nodes, or a mapping
-            that loses nodes.
+        ArgumentError: A graph whose sources and destinations are different nodes would be re-tiled, or the
+            mapping loses nodes.
     """
 
     def __init__(
@@ -214,12 +214,12 @@ class RankWorkload:
 
     @property
     def reorders(self) -> bool:
-        """Return whether targets are processed in another order than that of their numbers."""
+        """Return whether targets are processed in an order other than node order."""
         return self.retile in MERGES
 
     @cached_property
     def order(self) -> NDArray[np.int32] | None:
-        """Return [num_dst]: the targets in order of processing; None means by number."""
+        """Return [num_dst]: the targets in order of processing; None means node order."""
         return self._listed(self.batch)[0] if self.reorders else None
 
     @cached_property
@@ -240,7 +240,7 @@ class RankWorkload:
         return np.bincount(self.owner, degrees, minlength=self.topology.ranks).astype(np.int64)
 
     def scanned(self, batch: int) -> Scanned:
-        """Reads of re-tiling in batches of this many nodes: the order's own, unless it merges row by row."""
+        """Return what re-tiling reads in batches of this size."""
         if batch not in self._scanned:
             _, rows, edges = self._listed(batch)
             nodes = assigned_rows(self.target_owner, self.topology.ranks, batch)
@@ -248,7 +248,7 @@ class RankWorkload:
         return self._scanned[batch]
 
     def _listed(self, batch: int) -> tuple[NDArray[np.int32], Integers, Integers]:
-        """The order of targets in batches; and by batch, the rows and edges that the units read for it."""
+        """Return the order of targets for a batch size, and what the units read per batch: rows and edges."""
         order = np.empty(self.graph.num_dst, dtype=np.int32)
         rows = np.zeros(-(-len(order) // batch), dtype=np.int64)
         edges = np.zeros((len(rows), self.topology.ranks), dtype=np.int64)
@@ -263,7 +263,7 @@ class RankWorkload:
         return order, rows, edges
 
     def rows(self, first: int, last: int) -> Rows:
-        """The targets from ``first`` up to ``last``, in order of processing."""
+        """Return the targets from ``first`` up to ``last``, in order of processing."""
         rowptr, col = self.graph.rowptr.numpy(), self.graph.col.numpy()
         owner = self.target_owner[first:last]
         if self.order is None:
@@ -276,21 +276,21 @@ class RankWorkload:
         return Rows(ends, col[edges], owner, targets)
 
     def counts(self, shape: TargetGroups) -> WindowCounts:
-        """The counts of every window of this shape."""
+        """Return the counts of every window of this shape."""
         key = (shape.tile, shape.block)
         if key not in self._counted:
             self._counted[key] = self._count(*key)
         return self._counted[key].grouped(shape.window // shape.block)
 
     def cache_misses(self, entries: int, ways: int) -> int:
-        """Reads that miss a cache of ``entries`` feature vectors, with targets in order of processing."""
+        """Return the reads that miss a cache of ``entries`` vectors, with targets in order of processing."""
         key = (entries, ways)
         if key not in self._missed:
             self._missed[key] = extension.ndp_cache_misses(self._native(self.order), entries, ways)
         return self._missed[key]
 
     def read_reduction_percent(self, tile: int) -> float:
-        """Feature vectors that tiling need not read again, in percent of the edges: the paper's Figure 7."""
+        """Return the vector reads that tiling saves, in percent of the edges: the paper's Figure 7."""
         if not self.graph.num_edges:
             return 0.0
         block = tile * -(-BLOCK_TARGETS // tile)
@@ -319,12 +319,12 @@ class RankWorkload:
         )
 
     def native(self) -> extension.NdpWork:
-        """The graph with targets by number, for the native loops."""
+        """The graph with targets in node order, for the native loops."""
         return self._native(None)
 
 
 def pods_touched(counts: WindowCounts, pods: Pods) -> Integers:
-    """Return [G, ranks]: targets for which the rank has outputs to be read: those that its pod touches."""
+    """Return [G, ranks]: targets whose outputs the host must read from the rank: those its pod touches."""
     return np.repeat(counts.touched[pods.size], pods.size, axis=1)
 
 

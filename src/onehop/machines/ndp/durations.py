@@ -1,4 +1,4 @@
-"""Bytes become times: the durations of everything that a layer's windows consist of."""
+"""Conversion of bytes to times: the durations of everything that happens in a layer's windows."""
 
 from dataclasses import dataclass, replace
 
@@ -15,30 +15,31 @@ Reals = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class WindowTimes:
-    """Durations in ns of everything that a layer's windows consist of: W windows, R ranks, C channels.
+    """Durations in ns of everything that happens in a layer's windows: W windows, R ranks, C channels.
 
     Attributes:
-        pod: Ranks of a pod.
+        pod: Number of ranks in a pod.
         transfer: Path of bundles to the other ranks of a pod: "none", "link" inside a DIMM, "host".
-        lag: Windows between a reduction and its write-back: output buffers less one.
-        fill_ns: Added to every reduction of a bundle, before its first data.
-        poll_ns: Added before the host reads outputs of modules.
-        again_ns: Added to each part of a window's outputs or finals on a channel but the first, where the
-            host moves them in parts: an access to each module.
-        pieces: [W]: pieces in which the window's adjacency is read, as many as buffers it fills.
-        adjacency: [W, R]: A, reading the rank's own adjacency, with row pointers and tile lists, which are
-            stored instead where they are made.
-        reads: [W, R]: slices that each other rank of the pod reads for this rank's bundle.
-        edges: [W, R]: edges of the rank's bundle.
+        lag: Number of windows between a reduction and its write-back: output buffers minus one.
+        fill_ns: Time added to every reduction of a bundle, before its first data.
+        poll_ns: Time added before the host reads outputs of modules.
+        again_ns: If the host moves a window's outputs or finals on a channel in parts, time added to each
+            part except the first: an access to each module.
+        pieces: [W]: number of pieces in which the window's adjacency is read: as many as the buffers it
+            fills.
+        adjacency: [W, R]: A, reading the rank's own adjacency with row pointers and tile lists; in a layer
+            that makes the tile lists, they are stored instead of read.
+        reads: [W, R]: number of slices that each other rank of the pod reads for this rank's bundle.
+        edges: [W, R]: number of edges of the rank's bundle.
         read_ns: [R]: reading one slice of a feature vector.
         unit_ns: [R]: one edge in the rank's unit.
         bundle_out: [W, R]: the host reads the rank's bundle.
-        bundle_in: [W, R]: it writes the bundle, all copies, on each channel of the pod.
+        bundle_in: [W, R]: the host writes all copies of the bundle, on each channel of the pod.
         outputs: [W, C]: Q, the host reads outputs.
-        reduce: [W]: the host adds outputs up, and makes final vectors of them.
+        reduce: [W]: the host adds up outputs and computes final vectors from them.
         finals: [W, C]: Z, the host writes final vectors to the modules.
         write_back: [W, R]: W, the modules write them to DRAM.
-        listing: Where tile lists are made during the layer, the durations of that; None where they are not.
+        listing: Durations of making tile lists during the layer; None if the layer does not make them.
     """
 
     pod: int
@@ -63,24 +64,24 @@ class WindowTimes:
 
 
 def adjacency_cost(traffic: LayerTraffic, memory: MemoryTimes) -> BurstTime:
-    """Cost of a burst of the adjacency: at random in it with tile lists, for each target by itself."""
+    """Return the cost of a burst of the adjacency: random places with tile lists, else one stream."""
     return memory.random(1, runs=traffic.adjacency_places) if traffic.listed else memory.stream()
 
 
 def pointer_cost(traffic: LayerTraffic, memory: MemoryTimes) -> BurstTime:
-    """Cost of a burst of row pointers: at random among them with tile lists."""
+    """Return the cost of a burst of row pointers: random places with tile lists, else one stream."""
     return memory.random(1, runs=traffic.pointer_places) if traffic.listed else memory.stream()
 
 
 def list_cost(traffic: LayerTraffic, memory: MemoryTimes) -> BurstTime:
-    """Cost of a burst of the tile list, which is stored or read."""
+    """Return the cost of a burst of the tile list, which is stored or read."""
     return memory.stream("write" if traffic.relists else "read")
 
 
 def write_cost(traffic: LayerTraffic, memory: MemoryTimes, bursts: int) -> BurstTime:
-    """Cost of a burst of final slices of a given number of bursts each.
+    """Return the cost of a burst of final slices that have ``bursts`` bursts each.
 
-    In order of their numbers, a rank's targets of a window are contiguous in it, however nodes are assigned.
+    In node order, a rank's targets of a window are contiguous in the rank, however nodes are assigned.
     """
     if not traffic.listed:
         return memory.stream("write")
@@ -88,25 +89,26 @@ def write_cost(traffic: LayerTraffic, memory: MemoryTimes, bursts: int) -> Burst
 
 
 def read_cost(traffic: LayerTraffic, memory: MemoryTimes, bursts: int) -> BurstTime:
-    """Cost of a burst of feature slices of a given number of bursts each, for one bundle.
+    """Return the cost of a burst of feature slices that have ``bursts`` bursts each, for one bundle.
 
-    A rank stores the slices of its pod's nodes contiguously, those assigned to the pod's first rank first. In
-    the order of their numbers a bundle's slices, evenly spaced, would fall onto a few banks only.
+    A rank stores the slices of its pod's nodes contiguously, and the slices of nodes assigned to the pod's
+    first rank come first. In node order, a bundle's slices would be evenly spaced and fall onto a few banks
+    only.
     """
     return memory.random(bursts, runs=traffic.bundle_nodes)
 
 
 def with_stored_list(times: WindowTimes, traffic: LayerTraffic, memory: MemoryTimes) -> WindowTimes:
-    """The durations of a layer that makes tile lists, if these were stored before."""
+    """Return the durations of a layer that makes tile lists, as if the lists had been stored before."""
     bursts = traffic.list_bytes[:, None] / traffic.config.burst_bytes
     more = bursts * (memory.stream().ns - list_cost(traffic, memory).ns)
     return replace(times, adjacency=times.adjacency + more, listing=None)
 
 
 def times_of(traffic: LayerTraffic, memory: MemoryTimes, retiling: Retiling | None = None) -> WindowTimes:
-    """The durations of a layer's windows.
+    """Return the durations of a layer's windows.
 
-    ``retiling`` is that of these windows, where tile lists are made during the layer.
+    ``retiling`` describes the re-tiling of these windows, if tile lists are made during the layer.
     """
     config, pods = traffic.config, traffic.pods
     module, control = config.module, config.control
@@ -122,7 +124,7 @@ def times_of(traffic: LayerTraffic, memory: MemoryTimes, retiling: Retiling | No
     write_ns = np.array([write_cost(traffic, memory, int(n)).ns for n in traffic.final_slice_bursts])
 
     def host(values: NDArray[np.int64], op: str = "read", copies: int = 1) -> Reals:
-        """Time over one channel; every separate transfer has its own access time."""
+        """Return the time over one channel; every separate transfer has its own access time."""
         accesses = control.access_ns * copies * (values > 0)
         return (values * memory.byte_ns(op) + accesses).astype(np.float64)
 
@@ -132,7 +134,7 @@ def times_of(traffic: LayerTraffic, memory: MemoryTimes, retiling: Retiling | No
     return WindowTimes(
         pod=pods.size,
         transfer="host" if traffic.over_host else "link" if traffic.inside_dimm else "none",
-        # Two of the four buffers hold bundles where these are transferred.
+        # If bundles are transferred, two of the four buffers hold bundles.
         lag=(1 if pods.size > 1 else module.output_buffers - 1),
         fill_ns=fill,
         poll_ns=control.poll_ns,

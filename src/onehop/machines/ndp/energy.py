@@ -1,4 +1,4 @@
-"""Energy by component, from counts: DRAM commands, both paths, arithmetic, buffers."""
+"""Energy by component, computed from counts: DRAM commands, both paths, arithmetic, buffers."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from onehop.machines.ndp.memory_times import MemoryTimes
 
 @dataclass(frozen=True, slots=True)
 class Commands:
-    """DRAM commands over all ranks.
+    """Counts of DRAM commands over all ranks.
 
     Attributes:
         reads: Bursts read.
@@ -23,7 +23,7 @@ class Commands:
 
 
 def dram_nj(commands: Commands, memory: MemoryTimes, ranks: int, time_ns: float) -> dict[str, float]:
-    """The ranks' energy in nJ, by command, and their standby energy."""
+    """Return the ranks' energy in nJ, by command, and their standby energy."""
     energy = memory.device.energy
     return {
         "dram_activate": commands.activations * energy.activate_nj,
@@ -35,12 +35,12 @@ def dram_nj(commands: Commands, memory: MemoryTimes, ranks: int, time_ns: float)
 
 
 def host_path_nj(figures: EnergyFigures, channel_bytes: float) -> float:
-    """Energy in nJ of bytes over channels."""
+    """Return the energy in nJ of bytes over channels."""
     return channel_bytes * 8 * figures.channel_pj_per_bit * 1e-3
 
 
 def path_nj(figures: EnergyFigures, channel_bytes: float, local_bytes: float) -> dict[str, float]:
-    """Energy in nJ of bytes over channels, and between ranks and their modules."""
+    """Return the energy in nJ of bytes over channels, and between ranks and their modules."""
     return {
         "host_path": host_path_nj(figures, channel_bytes),
         "dram_path": local_bytes * 8 * figures.local_pj_per_bit * 1e-3,
@@ -48,7 +48,7 @@ def path_nj(figures: EnergyFigures, channel_bytes: float, local_bytes: float) ->
 
 
 def unit_nj(figures: EnergyFigures, products: float, buffered_bytes: float) -> dict[str, float]:
-    """Energy in nJ of multiply-accumulations, each of which also reads and writes its output's buffer."""
+    """Return the energy in nJ of multiply-accumulations; each also reads and writes its output's buffer."""
     traffic = buffered_bytes + 2 * products * ELEMENT_BYTES
     return {
         "units": products * (figures.add_pj + figures.multiply_pj) * 1e-3,

@@ -21,7 +21,7 @@ def aggregate(
     columns: tuple[int, int] | None = None,
     width: int | None = None,
 ) -> Tensor:
-    """The sum over every target's edges, in the order of the ranks and the host.
+    """Return the sum over every target's edges, added in the order of the ranks and the host.
 
     Args:
         workload: The graph on its ranks.
@@ -29,7 +29,8 @@ def aggregate(
         x: [num_src, F], float32.
         weight: [E], float32, in the caller's edge order; None means 1.
         rows: [K], the targets to compute; None means all.
-        columns: Begin and end of the columns that ``x`` has of the feature vectors; None means all of them.
+        columns: First and last + 1 of the columns of the feature vectors that ``x`` has; None means all
+            columns.
         width: Columns of the feature vectors from which slices are cut; None means F.
 
     Returns:

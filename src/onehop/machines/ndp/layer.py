@@ -33,14 +33,14 @@ class LayerRun:
 
     Attributes:
         workload: The graph on the ranks.
-        traffic: Its bytes, window by window.
+        traffic: The layer's bytes, window by window.
         memory: The DRAM's times.
         host_order: The host's order.
-        windows_ns: The windows' time in every order that the plan allows.
-        schedule: The windows in the chosen one.
+        windows_ns: The windows' time in every host order that the plan allows.
+        schedule: The windows' schedule in the chosen host order.
         paths: Work of both paths.
-        control_ns: Flush, start and last status.
-        retiling: Cost of re-tiling, in the layer that does it.
+        control_ns: Time of the flush, the start and the last status.
+        retiling: Cost of re-tiling, in the layer that does it; None in other layers.
     """
 
     workload: RankWorkload
@@ -70,7 +70,7 @@ class LayerRun:
 
     @property
     def bound_ns(self) -> float:
-        """Lower bound of the time, in any order: control, and the busier path."""
+        """Lower bound of the time, in any order: control time plus the busier path's time."""
         return self.control_ns + self.paths.bound_ns
 
     @property
@@ -79,15 +79,15 @@ class LayerRun:
         return self.paths.hidden_share(self.schedule.total_ns)
 
     def orders_ns(self) -> dict[str, float]:
-        """Total time in every order that the plan allows."""
+        """Return the total time in every order that the plan allows."""
         return {order: self.control_ns + ns for order, ns in self.windows_ns.items()}
 
     def phases_ns(self) -> dict[str, float]:
-        """Time that each phase adds; they sum to :attr:`time_ns`.
+        """Return the time that each phase adds; the phases sum to :attr:`time_ns`.
 
-        The windows' time is the mean busy time of a rank, by phase; then the extra time of each window's
-        busiest rank, unless others work ahead meanwhile; then the rest, in which ranks wait for the
-        Host-path.
+        The windows' time consists of a rank's mean busy time, by phase; then the extra time of each window's
+        busiest rank, unless other ranks work ahead during that time; then the rest, in which ranks wait for
+        the Host-path.
         """
         mean = self.schedule.rank_busy_ns.mean(axis=0)
         busy = float(mean[:4].sum())
@@ -104,11 +104,11 @@ class LayerRun:
         }
 
     def bytes(self) -> dict[str, int]:
-        """Bytes moved, by kind."""
+        """Return the bytes moved, by kind."""
         return {**self.traffic.totals(), **({} if self.retiling is None else self.retiling.bytes)}
 
     def commands_by_rank(self) -> tuple[Reals, Reals, Reals]:
-        """Bursts read, bursts written and rows activated, [R] each, without re-tiling."""
+        """Return the bursts read, bursts written and rows activated, [R] each, without re-tiling."""
         traffic, memory = self.traffic, self.memory
         adjacency, features, writes = (
             each.sum(axis=0)
@@ -128,7 +128,7 @@ class LayerRun:
         return read, writes.astype(np.float64), np.asarray(opened, dtype=np.float64)
 
     def commands(self) -> energy.Commands:
-        """DRAM commands over all ranks."""
+        """Return the counts of DRAM commands over all ranks."""
         read, written, opened = (float(each.sum()) for each in self.commands_by_rank())
         if self.retiling is not None:
             read += self.retiling.bursts_read
@@ -137,7 +137,7 @@ class LayerRun:
         return energy.Commands(read, written, opened)
 
     def energy_nj(self) -> dict[str, float]:
-        """Energy by consumer."""
+        """Return the energy by consumer."""
         config, moved, commands = self.traffic.config, self.bytes(), self.commands()
         over_channel = sum(
             moved.get(key, 0)
@@ -161,7 +161,7 @@ class LayerRun:
         }
 
     def imbalance(self) -> Reals:
-        """Return [W]: λ, the busiest rank's feature reads over the mean, in each window that has any."""
+        """Return [W]: λ, the busiest rank's feature reads divided by the mean, per window that has reads."""
         bursts = self.traffic.feature_bursts
         mean = bursts.mean(axis=1)
         worked = mean > 0
@@ -170,10 +170,11 @@ class LayerRun:
 
 
 def simulate(case: LayerCase, workload: RankWorkload, pods: Pods) -> LayerRun:
-    """Runs one layer on a graph in the plan's order, in the plan's order of the host's work or the fastest.
+    """Run one layer with the plan's order of targets, and the plan's host order or the fastest one.
 
     Raises:
-        ArgumentError: A buffer cannot hold one output slice, or the mapping cannot have the plan's order.
+        ArgumentError: A buffer cannot hold one output slice, or the mapping does not support the plan's host
+            order.
     """
     config, memory = case.config, case.memory
     traffic, channels = case.traffic(workload, pods), config.topology.channels
@@ -200,7 +201,7 @@ def simulate(case: LayerCase, workload: RankWorkload, pods: Pods) -> LayerRun:
 
 
 def retiling_of(case: LayerCase, workload: RankWorkload, pods: Pods) -> Retiling | None:
-    """The re-tiling that a layer does; None where it does none.
+    """Return the re-tiling that a layer does; None if it does none.
 
     Raises:
         ArgumentError: A buffer cannot hold one output slice.
@@ -213,7 +214,7 @@ def retiling_of(case: LayerCase, workload: RankWorkload, pods: Pods) -> Retiling
 
 
 def control_ns(case: LayerCase, num_src: int) -> float:
-    """Time of flushing dirty vectors from the host's caches, starting the modules, and the last status."""
+    """Return the time to flush dirty vectors from the host's caches, start the modules and read a status."""
     control = case.config.control
     dirty = min(num_src * case.width * ELEMENT_BYTES, control.flush_mib * 2**20)
     flush_ns = dirty / case.config.topology.channels * case.memory.byte_ns("write")
@@ -221,10 +222,10 @@ def control_ns(case: LayerCase, num_src: int) -> float:
 
 
 def host_orders(pods: Pods, plan: NdpPlan) -> list[str]:
-    """The orders to be tried: the plan's, or all that the mapping can have.
+    """Return the host orders to try: the plan's order, or all orders that the mapping supports.
 
     Raises:
-        ArgumentError: The plan has an order that the mapping cannot have.
+        ArgumentError: The mapping does not support the plan's order.
     """
     over_host, order = uses_channels(pods, plan.broadcast), plan.host_order
     possible = [each for each in HOST_ORDERS if each not in BETWEEN_BUNDLES or over_host]

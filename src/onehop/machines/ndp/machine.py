@@ -1,4 +1,4 @@
-"""The near-rank machine: aggregates, and reports the time that would take."""
+"""The near-rank machine: computes aggregations, and reports the time that they would take on it."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -29,22 +29,23 @@ from onehop.machines.ndp.sampling import Sample
 from onehop.machines.ndp.traffic import Finals
 from onehop.plans.ndp import BATCHED, TRIED_TILINGS, NdpPlan
 
-# A graph's number, its tiling, its batch, and a user's mapping.
+# A graph's number, its tiling, its batch size, and a user's mapping.
 _Key = tuple[int, str, int | None, Pods | None]
-# Graphs, each in one order of targets, whose counts are cached: an order a mapping, and two more.
+# Maximum number of workloads (a graph in one order of targets) whose counts are cached: one per mapping's
+# order, and two more.
 _MOST_WORKLOADS = 8
-# Windows whose events are in the reports' timelines.
+# Number of windows whose events are in the reports' timelines.
 _RECORDED = 16
 
 
 class Machine:
-    """A near-rank machine with its graphs' counts.
+    """A near-rank machine, with the counts of the graphs it has run.
 
     Args:
         config: A machine's name, the path of a TOML file, or a configuration.
-        plan: The plan of runs that have none; None means the plan's own defaults. Graphs whose sources and
-            destinations are not the same nodes, such as those of sampled neighbourhoods, cannot be re-tiled
-            and use index order.
+        plan: The plan of runs that give none; None means the plan's own defaults. A graph whose sources and
+            destinations are not the same nodes, such as a sampled neighbourhood, cannot be re-tiled and uses
+            index order.
 
     Examples:
         >>> import onehop, torch
@@ -63,7 +64,7 @@ class Machine:
         self.plan = plan
         self.memory = MemoryTimes.of(self.config)
         self._workloads: OrderedDict[_Key, RankWorkload] = OrderedDict()
-        # Nodes of the batches in which a graph was re-tiled.
+        # Batch sizes with which graphs were re-tiled.
         self._retiled: dict[_Key, int] = {}
 
     @property
@@ -72,16 +73,16 @@ class Machine:
         return self.config.name
 
     def change(self, **sections: dict[str, Any]) -> "Machine":
-        """The machine with other values, for example ``machine.change(dram={"faw": "sheet"})``.
+        """Return a machine with other values, for example ``machine.change(dram={"faw": "sheet"})``.
 
-        Counts of graphs that do not depend on these values are shared: counting a large graph takes longer
-        than all else.
+        Both machines share the counts of graphs that do not depend on these values, because counting a large
+        graph takes longer than everything else.
 
         Args:
             **sections: Keys of the configuration's sections, as in :meth:`NdpConfig.change`.
 
         Raises:
-            ConfigurationError: A section or key that there is not, or a value that cannot be.
+            ConfigurationError: A section or key is unknown, or a value is out of range.
         """
         changed = Machine(self.config.change(**sections), self.plan)
         if _counted(changed.config) == _counted(self.config):
@@ -89,7 +90,7 @@ class Machine:
         return changed
 
     def describe(self) -> str:
-        """One line with channels, ranks and DRAM."""
+        """Return one line with channels, ranks and DRAM."""
         topology = self.config.topology
         return (
             f"{self.name}: a simulated near-rank machine, {topology.channels} channels, {topology.ranks} "
@@ -113,9 +114,9 @@ class Machine:
         src_scale: Tensor | None = None,
         dst_scale: Tensor | None = None,
     ) -> tuple[Tensor, Report]:
-        """Aggregates features over a graph through the chosen mapping.
+        """Aggregate features over a graph under the chosen mapping.
 
-        The first run on a graph includes re-tiling; the tile lists are kept for later ones (:meth:`forget`).
+        The first run on a graph includes re-tiling; later runs reuse the tile lists until :meth:`forget`.
 
         Args:
             graph: The graph.
@@ -150,7 +151,7 @@ class Machine:
     def layers(
         self, graph: Graph, widths: Sequence[int], plan: NdpPlan | None = None, record: int = _RECORDED
     ) -> list[LayerOutcome]:
-        """Times of the aggregations of a model, without computing its results.
+        """Return the times of a model's aggregations, without computing their results.
 
         Args:
             graph: The graph.
@@ -172,14 +173,14 @@ class Machine:
     def chained(
         self, graph: Graph, works: Sequence[LayerWork], plan: NdpPlan | None = None, record: int = _RECORDED
     ) -> list[LayerOutcome]:
-        """Times of a model whose host makes the next layer's vectors of each window's outputs.
+        """Return the times of a model whose host computes the next layer's vectors from a window's outputs.
 
-        Final vectors have the next layer's width and are placed by its mapping; the last layer's by its own.
-        So mappings are chosen from the last layer to the first.
+        Final vectors have the next layer's width and are placed by the next layer's mapping; the last layer's
+        final vectors are placed by its own mapping. So mappings are chosen from the last layer to the first.
 
         Args:
             graph: The graph; sources and destinations are the same nodes.
-            works: What each layer aggregates, and what the host does then.
+            works: What each layer aggregates, and what the host computes after it.
             plan: Mapping, tiles, broadcasting, the host's order; None means the machine's plan.
             record: Number of windows of each layer whose events are kept.
 
@@ -193,7 +194,7 @@ class Machine:
             retiled[each] = self._retiled
             self._retiled = {}
         best = min(found, key=lambda each: sum(map(_time_ns, found[each])))
-        # The others were only tried: their lists of tiles are not there.
+        # The other plans were only tried, so their tile lists are not kept.
         self._retiled = retiled[best]
         return found[best]
 
@@ -205,28 +206,29 @@ class Machine:
         sample: Sample | None = None,
         tell: Tell = lambda _what, _done: None,
     ) -> list[SampledLayer]:
-        """Estimates of the times of a model's aggregations, from a random sample of windows.
+        """Estimate the times of a model's aggregations from a random sample of windows.
 
-        For graphs that are too large to be simulated whole. A window needs the edges of its own targets
-        alone, so of a graph whose rows are computed, such as ``datasets.implicit("papers",
-        self_loops=True)``, no other edge is made.
+        Use this for graphs that are too large to be simulated as a whole. A window needs only the edges of
+        its own targets. So for a graph whose rows are computed, such as ``datasets.implicit("papers",
+        self_loops=True)``, no other edges are made.
 
         Args:
             graph: A graph; or an object with ``num_nodes`` and ``rows(nodes)``, which returns row pointers
-                and sources of any destinations. Re-tiling needs every row, so the latter cannot be re-tiled.
+                and sources of the given destinations. Re-tiling needs every row, so such an object cannot be
+                re-tiled.
             widths: Columns of the feature vectors that each layer aggregates.
-            plan: Mapping, tiles, broadcasting; None means the machine's plan, or index order where rows are
+            plan: Mapping, tiles, broadcasting; None means the machine's plan, or index order if rows are
                 computed.
             sample: Size of the sample; None means the defaults.
-            tell: Told what is done, and the share of it that is done.
+            tell: Called with the current step and the share of it that is done.
 
         Returns:
-            The estimate of each layer; the first one includes re-tiling. Layers of other widths have samples
-            of their own.
+            The estimate of each layer; the first one includes re-tiling. Layers of different widths have
+            separate samples.
 
         Raises:
-            ArgumentError: A width or the plan does not fit, a buffer cannot hold one output slice, the
-                host has a cache, or rows that are computed should be re-tiled.
+            ArgumentError: A width or the plan does not fit, a buffer cannot hold one output slice, the host
+                has a cache, or the plan re-tiles a graph whose rows are computed.
             ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
         """
         plan, ordered_of, by_number = self._sampled_graph(graph, plan)
@@ -243,19 +245,19 @@ class Machine:
         return layers
 
     def forget(self) -> None:
-        """Forgets that graphs were re-tiled, so that the next run on each includes it again."""
+        """Forget that graphs were re-tiled, so that the next run on each graph includes re-tiling again."""
         self._retiled.clear()
 
     def workload(self, graph: Graph, plan: NdpPlan | None = None, pods: Pods | None = None) -> RankWorkload:
-        """The graph on this machine's ranks in the plan's order; its counts are cached.
+        """Return the graph on this machine's ranks in the plan's order; its counts are cached.
 
         Args:
             graph: The graph.
-            plan: Says the order of targets; None means the machine's plan.
-            pods: The mapping, where a user's assigns nodes to ranks; None means that of GraNDe's mappings.
+            plan: Gives the order of targets; None means the machine's plan.
+            pods: The mapping, if it is a user's that assigns nodes to ranks; None means GraNDe's assignment.
 
         Raises:
-            ArgumentError: The order depends on batches, and the plan has no size of them.
+            ArgumentError: The order depends on batches, and the plan has no batch size.
         """
         plan = self._checked(plan, graph)
         own, batch = None if pods is None else pods.own, plan.batch if plan.retile in BATCHED else 1
@@ -282,10 +284,10 @@ class Machine:
         return found
 
     def _layers(self, graph: Graph, widths: Sequence[int], plan: NdpPlan, record: int) -> list[LayerOutcome]:
-        """The layers of a model under the plan, or under those of its choices that make it fastest.
+        """Return a model's layers under the plan, or under those of its choices that make the model fastest.
 
-        A model has one list of tiles: the layers before the one that makes it are in index order, and so are
-        those after it that are faster that way.
+        A model has one list of tiles. The layers before the one that makes the list are in index order; so
+        are layers after it that are faster in index order.
         """
         before, (first, *others) = dict(self._retiled), plan.tried
         best = plain = [self._layer(graph, width, first, record) for width in widths]
@@ -324,13 +326,13 @@ class Machine:
     ) -> list[LayerOutcome]:
         self.forget()
         if plan.batch is None and plan.retile in BATCHED:
-            # Later layers come first, in an order that depends on the first one's batch: its own, by itself.
+            # Later layers are simulated first, in an order that depends on the first layer's own batch size.
             self._layer(graph, works[0].width, plan, record=0)
             plan = replace(plan, batch=self._retiled[self._tiled(graph, plan)])
         found: list[LayerOutcome] = []
         for work in reversed(works):
             pods = found[0].run.traffic.pods if found else None
-            # Re-tiling is the first layer's, whose turn comes last.
+            # The first layer does the re-tiling, and it is simulated last.
             self._retiled[self._tiled(graph, plan)] = plan.batch or 1
             if len(found) == len(works) - 1:
                 self.forget()
@@ -338,18 +340,18 @@ class Machine:
         return found
 
     def _own(self, plan: NdpPlan) -> Pods | None:
-        """The plan's mapping, where it is a user's."""
+        """Return the plan's mapping if it is a user's, else None."""
         adaptive = plan.mapping == "adaptive"
         return None if adaptive else Pods.of(self.config.topology, plan.mapping).own
 
     def _tiled(self, graph: Graph, plan: NdpPlan) -> _Key:
-        """The tile lists of a graph: those of a user's mapping are of its own."""
+        """Return the key of a graph's tile lists; each user's mapping has its own tile lists."""
         return (graph.number, plan.retile, plan.batch, self._own(plan))
 
     def _sampled_graph(
         self, graph: Graph | RowSource, plan: NdpPlan | None
     ) -> tuple[NdpPlan, TargetsOf, Targets]:
-        """The plan; targets in the order of one, with nodes as its mapping assigns them; and by number."""
+        """Return the plan, a function from a plan to its ordered targets, and the targets in node order."""
         if isinstance(graph, Graph):
             plan = self._checked(plan, graph)
         else:
@@ -390,5 +392,5 @@ def _time_ns(layer: LayerOutcome) -> float:
 
 
 def _counted(config: NdpConfig) -> tuple[Topology, int, int]:
-    """The part of the configuration that counts depend on."""
+    """Return the part of the configuration that counts depend on."""
     return config.topology, config.module.adjacency_entry_bytes, config.burst_bytes

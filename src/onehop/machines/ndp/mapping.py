@@ -1,6 +1,6 @@
-"""Mappings of feature vectors to ranks: who shares a vector, who has which columns, who owns a node.
+"""Mappings of feature vectors to ranks: which ranks share a vector, and who has which columns and nodes.
 
-A mapping is a class with a name; :data:`mappings` has those of GraNDe, and users register their own.
+A mapping is a class with a name; :data:`mappings` has GraNDe's mappings, and users can register their own.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from onehop.machines.common.registry import Registry
 from onehop.machines.ndp.config import Topology
 from onehop.plans.ndp import MAPPINGS, PODS
 
-ELEMENT_BYTES = 4  # FP32, as the paper's
+ELEMENT_BYTES = 4  # FP32, as in the paper
 
 Integers = NDArray[np.int64]
 
@@ -29,7 +29,7 @@ class Mapping:
     and has slice r % size of the vectors of the pod's nodes.
 
     Attributes:
-        name: Its name in plans and reports.
+        name: The mapping's name in plans and reports.
 
     Examples:
         >>> from onehop.machines import ndp
@@ -46,7 +46,7 @@ class Mapping:
     name: str
 
     def size(self, topology: Topology) -> int:
-        """Return the ranks of a pod: a divisor or a multiple of a channel's ranks, and a divisor of all.
+        """Return the ranks of a pod: a divisor of all ranks, and a divisor or multiple of a channel's ranks.
 
         Args:
             topology: The machine's ranks.
@@ -54,9 +54,9 @@ class Mapping:
         raise NotImplementedError
 
     def slices(self, width: int, size: int) -> Sequence[int] | NDArray[Any]:
-        """Return [size + 1]: the columns at which the slices of a pod's ranks begin, and at last ``width``.
+        """Return [size + 1]: the columns at which the slices of a pod's ranks begin, followed by ``width``.
 
-        As equal as possible unless overridden; the first slices have the remainder.
+        The default slices are as equal as possible; the first slices have the remainder.
 
         Args:
             width: Columns of a vector.
@@ -66,9 +66,9 @@ class Mapping:
         return [each * rank + min(rank, left) for rank in range(size + 1)]
 
     def owners(self, topology: Topology, nodes: int) -> ArrayLike:
-        """Return [nodes]: the rank that each node is assigned to; in turn unless overridden.
+        """Return [nodes]: the rank that each node is assigned to; by default, nodes are assigned in turn.
 
-        A rank has the adjacency's columns of its nodes, and its pod has their vectors.
+        A rank stores the adjacency's columns of its nodes, and its pod stores the nodes' vectors.
 
         Args:
             topology: The machine's ranks.
@@ -92,7 +92,7 @@ class _Formula(Mapping):
 
 
 def _of_channels(count: int, topology: Topology) -> int:
-    """Ranks of so many channels."""
+    """Return the number of ranks in ``count`` channels."""
     if topology.channels % count:
         raise ConfigurationError(
             f"mapping: {topology.channels} channels cannot be divided into pods of {count}; choose "
@@ -115,11 +115,11 @@ for _name, _ranks in _GRANDE.items():
 
 @dataclass(frozen=True, slots=True)
 class Pods:
-    """A mapping on a machine; what it says is checked.
+    """A mapping on a machine; the sizes and slices that the mapping returns are checked.
 
     Attributes:
         mapping: The mapping.
-        size: Ranks of a pod.
+        size: Number of ranks in a pod.
         topology: The machine's ranks.
     """
 
@@ -129,10 +129,10 @@ class Pods:
 
     @classmethod
     def of(cls, topology: Topology, name: str) -> "Pods":
-        """The mapping of this name, or of the class ``FILE.py:CLASS``.
+        """Return the mapping of this name, or of the class ``FILE.py:CLASS``.
 
         Raises:
-            ArgumentError: The mapping is unknown, or its pods are none of this machine.
+            ArgumentError: The mapping is unknown, or its pod size does not fit this machine.
             ConfigurationError: The machine's ranks cannot be divided this way.
         """
         mapping = mappings.named(name)
@@ -152,22 +152,22 @@ class Pods:
 
     @property
     def own(self) -> "Pods | None":
-        """These pods where the mapping is a user's, for which graphs are counted separately; else None."""
+        """These pods if the mapping is a user's, because graphs are then counted separately; else None."""
         return None if self.name in PODS else self
 
     @property
     def count(self) -> int:
-        """Pods of the machine."""
+        """Number of pods in the machine."""
         return self.topology.ranks // self.size
 
     @property
     def channels(self) -> int:
-        """Channels that a pod's ranks span."""
+        """Number of channels that a pod's ranks span."""
         return max(1, self.size // self.topology.ranks_per_channel)
 
     @property
     def in_channel(self) -> int:
-        """Ranks of a pod in one channel."""
+        """Number of a pod's ranks in one channel."""
         return min(self.size, self.topology.ranks_per_channel)
 
     @property
@@ -179,23 +179,23 @@ class Pods:
         """Return [size + 1]: bounds of each rank's columns.
 
         Raises:
-            ArgumentError: The mapping loses columns, or gives some to two ranks.
+            ArgumentError: The mapping loses columns, or gives some columns to two ranks.
         """
         return _slices(self.mapping, width, self.size)
 
     def slice_bytes(self, width: int) -> Integers:
-        """Return [ranks]: bytes of a rank's slice of one vector."""
+        """Return [ranks]: bytes of each rank's slice of one vector."""
         return np.tile(np.diff(self.slices(width)) * ELEMENT_BYTES, self.count)
 
     def slice_bursts(self, width: int, burst_bytes: int) -> Integers:
-        """Return [ranks]: bursts of a rank's slice of one vector; every slice begins at a burst."""
+        """Return [ranks]: bursts of each rank's slice of one vector; slices begin at burst boundaries."""
         return -(-self.slice_bytes(width) // burst_bytes)
 
     def owners(self, nodes: int) -> NDArray[np.uint8]:
         """Return [nodes]: the rank that each node is assigned to.
 
         Raises:
-            ArgumentError: The mapping loses nodes, or assigns some to ranks that there are not.
+            ArgumentError: The mapping loses nodes, or assigns some to ranks that do not exist.
         """
         found = np.asarray(self.mapping.owners(self.topology, nodes))
         what = f"mapping {self.name!r}: expected owners to be the ranks of {nodes} nodes"
@@ -215,7 +215,7 @@ class Pods:
         return found.astype(np.uint8)
 
 
-# A layer needs its slices many times, and a user's mapping may take long to give them.
+# A layer needs its slices many times, and a user's mapping may take long to compute them.
 @lru_cache(maxsize=256)
 def _slices(mapping: Mapping, width: int, size: int) -> Integers:
     given = mapping.slices(width, size)
@@ -242,7 +242,7 @@ def _span(what: str, begin: int, end: int) -> str:
 
 
 def candidates(topology: Topology) -> list[Pods]:
-    """GraNDe's mappings that differ from one another on this machine, the smallest pods first."""
+    """Return GraNDe's mappings that differ from one another on this machine, smallest pods first."""
     found: dict[int, Pods] = {}
     for name in PODS:
         whole, _, _ = name.partition("-channel")

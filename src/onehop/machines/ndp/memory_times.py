@@ -1,4 +1,4 @@
-"""The DRAM in the layer model: nanoseconds and activations a burst, by kind of traffic."""
+"""The DRAM in the layer model: nanoseconds and activations per burst, by kind of traffic."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -9,10 +9,10 @@ from onehop.machines.ndp.config import NdpConfig
 
 @dataclass(frozen=True, slots=True)
 class BurstTime:
-    """A burst in traffic of one kind.
+    """Cost of one burst in traffic of one kind.
 
     Attributes:
-        ns: Time.
+        ns: Time in nanoseconds.
         activations: Row activations.
     """
 
@@ -28,7 +28,7 @@ class MemoryTimes:
         rank: A rank as its module sees it: the DRAM-path.
         bus: All ranks of a channel, as the baseline's host sees them.
         level: The level that gives the times.
-        channel_gbps: Bandwidth of the Host-path of a channel; 0 means that of streams over the bus.
+        channel_gbps: Bandwidth of a channel's Host-path; 0 means the bandwidth of streams over the bus.
     """
 
     rank: Memory
@@ -38,7 +38,7 @@ class MemoryTimes:
 
     @classmethod
     def of(cls, config: NdpConfig) -> "MemoryTimes":
-        """The memory of a machine."""
+        """Return the memory of a machine."""
         chosen, device = config.dram, config.dram.device()
 
         def behind(ranks: int) -> Memory:
@@ -68,24 +68,24 @@ class MemoryTimes:
     def random(
         self, bursts: int, op: str = "read", *, on_bus: bool = False, runs: int | None = None
     ) -> BurstTime:
-        """Cost of runs of a given number of bursts at random addresses.
+        """Return the cost per burst of runs of ``bursts`` bursts at random addresses.
 
         Args:
-            bursts: Bursts of a run.
+            bursts: Number of bursts in a run.
             op: ``read`` or ``write``.
-            on_bus: Over the channel; else through the rank's own module.
-            runs: Number of consecutive places for runs; None means that they fill the memory.
+            on_bus: Whether the traffic uses the channel; if not, it uses the rank's own module.
+            runs: Number of consecutive places for runs; None means that the places fill the memory.
         """
         run_bytes = max(bursts, 1) * self.burst_bytes
         span = None if runs is None else max(runs, 1) * run_bytes
         return _cost(self._of(on_bus), Access("random", run_bytes, op, span), self.level)
 
     def stream(self, op: str = "read", *, on_bus: bool = False) -> BurstTime:
-        """Cost of sequential bursts."""
+        """Return the cost of sequential bursts."""
         return _cost(self._of(on_bus), Access("sequential", self.burst_bytes, op), self.level)
 
     def byte_ns(self, op: str = "read") -> float:
-        """Time of a byte that the host reads from the modules of a channel, or writes to them."""
+        """Return the time per byte that the host reads from the modules of a channel, or writes to them."""
         if self.channel_gbps:
             return 1.0 / self.channel_gbps
         return self.stream(op, on_bus=True).ns / self.burst_bytes

@@ -1,4 +1,4 @@
-"""The host's part of whole models: products and elementwise passes of each layer, at stated rates."""
+"""The host's part of whole models: dense products and elementwise passes of each layer, at given rates."""
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -13,14 +13,14 @@ MODELS = ("gcn", "sage", "gin")
 
 @dataclass(frozen=True, slots=True)
 class LayerWork:
-    """A layer, aggregation first.
+    """A layer of a model that aggregates first and then computes on the host.
 
     Attributes:
-        width: Columns that it aggregates.
-        outputs: Columns that it makes of them.
-        flops: Operations of its dense products, for one target.
-        passed_bytes: Bytes that its elementwise passes read and write, for one target.
-        ns: Time of both for one target, on all of the host's cores.
+        width: Number of columns that the layer aggregates.
+        outputs: Number of columns of the layer's output.
+        flops: Operations of the layer's dense products per target.
+        passed_bytes: Bytes that the layer's elementwise passes read and write per target.
+        ns: Time of products and passes per target, on all of the host's cores.
     """
 
     width: int
@@ -36,21 +36,21 @@ class LayerWork:
 
 
 def layer_works(model: str, widths: list[int], host: Host) -> list[LayerWork]:
-    """The layers of a model.
+    """Return the layers of a model.
 
-    ``gcn``: aggregates scaled by both ends, one product. ``sage``: the mean, a product of it and one of the
-    target's own vector; the latter was at hand when that vector was made. ``gin``: sum with the target's own
-    vector as a self loop, two products with an activation between them. All but the last layer end with an
-    activation. A bias is part of the pass before.
+    ``gcn``: the aggregation is scaled at both ends, followed by one product. ``sage``: the mean, a product of
+    the mean and a product of the target's own vector; the latter was computed when that vector was made.
+    ``gin``: a sum with the target's own vector as a self loop, and two products with an activation between
+    them. All layers except the last end with an activation. A bias is part of the pass before it.
 
     Args:
         model: One of :data:`MODELS`.
-        widths: Columns of the features, of what each layer but the last makes, and of the classes: L + 1 for
-            L layers.
-        host: Its rates.
+        widths: Columns of the features, of each hidden layer's output and of the classes: L + 1 numbers for L
+            layers.
+        host: The host, which gives the rates.
 
     Raises:
-        ArgumentError: An unknown model, or a width that is not a positive integer.
+        ArgumentError: The model is unknown, or a width is not a positive integer.
     """
     check_choice("model", model, MODELS)
     for width in widths:
@@ -60,7 +60,7 @@ def layer_works(model: str, widths: list[int], host: Host) -> list[LayerWork]:
         is_last = number == len(widths) - 2
         one = 2 * columns * outputs
         flops = {"gcn": one, "sage": 2 * one, "gin": one + 2 * outputs * outputs}[model]
-        # Each pass reads and writes its numbers: scaling of what was aggregated, the sum of two products,
+        # Each pass reads and writes its numbers: scaling of the aggregated vectors, the sum of two products,
         # activations.
         passes = {"gcn": columns, "sage": columns + outputs, "gin": outputs}[model]
         passes += 0 if is_last else outputs

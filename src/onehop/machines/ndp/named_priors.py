@@ -1,6 +1,6 @@
-"""Prior near-data machines by name, as far as their descriptions go, on the ranks of one machine.
+"""Prior near-data machines by name, modelled as far as they are published, on the ranks of one machine.
 
-A design is a class; :data:`DESIGNS` has the published ones, and users register their own.
+A design is a class; :data:`DESIGNS` has the published ones, and users can register their own.
 """
 
 from collections.abc import Sequence
@@ -25,13 +25,13 @@ from onehop.plans.ndp import NdpPlan
 
 
 class Design:
-    """A machine that others describe, as far as it is modelled; subclasses override what differs.
+    """A published near-data machine, as far as it is modelled; subclasses override what differs.
 
     Attributes:
-        name: Its name.
-        mappings: Its mappings; the best of them is taken for each layer.
-        left_out: What it has besides.
-        source: Where it is described.
+        name: The design's name.
+        mappings: The design's mappings; each layer uses the best of them.
+        left_out: Features of the design that are not modelled.
+        source: The publication that describes it.
 
     Examples:
         >>> import onehop, torch
@@ -51,20 +51,20 @@ class Design:
     source: str = ""
 
     def on(self, config: NdpConfig) -> NdpConfig:
-        """The machine as its units see it; unless overridden, with one unit for each rank.
+        """Return the machine as the design's units see it; by default, each rank has one unit.
 
         Args:
-            config: The machine whose ranks, DRAM, units, host and control it has.
+            config: The machine whose ranks, DRAM, units, host and control the design uses.
         """
         return config
 
     def workload(self, config: NdpConfig, graph: Graph, pods: Pods | None) -> RankWorkload:
-        """The graph on the ranks, by number.
+        """Return the graph on the ranks, in node order.
 
         Args:
-            config: The machine as its units see it.
+            config: The machine as the design's units see it.
             graph: The graph; sources and destinations are the same nodes.
-            pods: A user's mapping, which assigns nodes to ranks; None means in turn.
+            pods: A user's mapping that assigns nodes to ranks; None means that nodes are assigned in turn.
         """
         entry = config.module.adjacency_entry_bytes
         return RankWorkload(graph, config.topology, entry, config.burst_bytes, retile="index", pods=pods)
@@ -83,37 +83,37 @@ DESIGNS = Registry("prior", Design, [])
 
 @DESIGNS.register
 class TensorDimm(Design):
-    """One unit a DIMM, which reads one rank at a time."""
+    """TensorDIMM: one unit per DIMM, which reads one rank at a time."""
 
     name, mappings = "TensorDIMM", ("system",)
     left_out = "the link to GPUs"
     source = "Kwon, Lee, Rhu, MICRO 2019"
 
     def on(self, config: NdpConfig) -> NdpConfig:
-        """A DIMM whose ranks share a unit is one rank to it."""
+        """Return the machine with one rank per DIMM, because the ranks of a DIMM share one unit."""
         return config.change(topology={"ranks_per_dimm": 1})
 
 
 @DESIGNS.register
 class RecNmp(Design):
-    """A DIMM adds up its ranks' outputs before the host reads them."""
+    """RecNMP: a DIMM adds up its ranks' outputs before the host reads them."""
 
     name, mappings = "RecNMP", ("rank",)
     left_out = "caches beside the ranks, scheduling by table"
     source = "Ke et al., ISCA 2020"
 
     def output_bytes(self, traffic: LayerTraffic) -> Integers:
-        """Return [W, DIMMs]: bytes of whole vectors that each DIMM has added up."""
+        """Return [W, DIMMs]: bytes of the whole vectors that each DIMM has added up."""
         dimm = Pods.of(traffic.config.topology, "dimm")
         return traffic.counts.touched[dimm.size] * (traffic.width * ELEMENT_BYTES)
 
 
 @DESIGNS.register
 class GnnNear(Design):
-    """Every channel has a copy of the nodes with most edges.
+    """GNNear: every channel has a copy of the nodes with the most edges.
 
     Attributes:
-        copied_share: Share of the nodes.
+        copied_share: Share of the nodes that are copied.
     """
 
     name, mappings = "GNNear", ("dimm",)
@@ -122,14 +122,14 @@ class GnnNear(Design):
     copied_share = 0.35
 
     def workload(self, config: NdpConfig, graph: Graph, pods: Pods | None) -> RankWorkload:
-        """The graph with copies."""
+        """Return the graph with copied nodes."""
         entry = config.module.adjacency_entry_bytes
         return CopiedWorkload(graph, config.topology, entry, config.burst_bytes, self.copied_share)
 
 
 @DESIGNS.register
 class GNmp(Design):
-    """Vectors whole in a rank, or cut over all."""
+    """G-NMP: vectors are whole in one rank, or cut over all ranks."""
 
     name, mappings = "G-NMP", ("rank", "system")
     left_out = "combination inside the DIMM"
@@ -138,10 +138,10 @@ class GNmp(Design):
 
 @dataclass(frozen=True, slots=True)
 class NamedPrior:
-    """The layers of a model on a named machine.
+    """The layers of a model on a named prior machine.
 
     Attributes:
-        name: Its name.
+        name: The machine's name.
         serial_ns: Time with the steps of every window one after another.
         overlapped_ns: Time with only the longest step of every window.
         mappings: The mapping of each layer, the one with the shortest serial time.
@@ -158,18 +158,18 @@ class NamedPrior:
 def named_priors(
     config: NdpConfig, graph: Graph, widths: Sequence[int], tile: int, names: Sequence[str] | None = None
 ) -> list[NamedPrior]:
-    """Times of a model's aggregations on prior machines, by name; targets are tiled by number.
+    """Return the times of a model's aggregations on prior machines by name; targets are tiled in node order.
 
     Args:
-        config: The machine whose ranks, DRAM, units, host and control they have.
+        config: The machine whose ranks, DRAM, units, host and control the prior machines use.
         graph: The graph; sources and destinations are the same nodes.
         widths: Columns of the feature vectors that each layer aggregates.
-        tile: Targets of a tile.
+        tile: Number of targets in a tile.
         names: Some of :data:`DESIGNS`, or classes as ``FILE.py:CLASS``; None means all of them.
 
     Raises:
-        ArgumentError: An unknown name, a graph of two kinds of nodes, a width or tile that is not a positive
-            integer, or a buffer that cannot hold one output slice.
+        ArgumentError: A name is unknown, the graph's sources and destinations are different nodes, a width or
+            tile is not a positive integer, or a buffer cannot hold one output slice.
 
     Examples:
         >>> import onehop, torch
@@ -214,19 +214,19 @@ def _on(design: Design, config: NdpConfig, graph: Graph, widths: Sequence[int], 
 
 
 class CopiedWorkload(RankWorkload):
-    """A graph by number whose hubs are in every channel, at the same place of each.
+    """A graph in node order with a copy of every hub in every channel, at the same place of each channel.
 
-    An edge from a hub is read in the channel of its target, so that the target needs that channel's partial
-    sums alone; an edge from another node in the channel of its source. A hub's new vector is written to every
-    channel.
+    An edge from a hub is read in the channel of its target, so the target needs partial sums of that channel
+    only. An edge from another node is read in the channel of its source. A hub's new vector is written to
+    every channel.
 
     Args:
         graph: The graph; sources and destinations are the same nodes.
         topology: The ranks that nodes are assigned to.
         entry_bytes: Bytes of an edge of the adjacency.
         burst_bytes: Bytes of a DRAM burst.
-        share: Share of the nodes that are hubs: those with the most edges as sources, of equal ones the
-            first.
+        share: Share of the nodes that are hubs: the nodes with the most outgoing edges; lower numbers win
+            ties.
     """
 
     def __init__(
@@ -252,13 +252,13 @@ class CopiedWorkload(RankWorkload):
 
 
 def hubs(graph: Graph, share: float) -> Integers:
-    """Return [H]: that share of the nodes, rounded down, with the most edges as sources, ascending."""
+    """Return [H]: this share of the nodes, rounded down, with the most outgoing edges, ascending."""
     degree = graph.out_degrees.numpy()
     return np.sort(np.argsort(-degree, kind="stable")[: int(share * graph.num_src)])
 
 
 def _copied(graph: Graph, topology: Topology, owner: NDArray[np.uint8], hub: Integers) -> Graph:
-    """The graph whose edges from hubs have the copy in their target's channel as source, after all nodes."""
+    """Return the graph in which each edge from a hub starts at the hub's copy in the target's channel."""
     number = np.full(graph.num_src, -1, dtype=np.int64)
     number[hub] = np.arange(len(hub))
     col = graph.col.numpy().astype(np.int64)

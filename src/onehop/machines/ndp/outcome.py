@@ -11,20 +11,19 @@ from onehop.machines.ndp.mapping import Pods, candidates
 from onehop.machines.ndp.prior import PriorRun, prior
 from onehop.plans.ndp import NdpPlan
 
-# A graph in a plan's order, with nodes as a mapping assigns them; None means in turn.
+# A graph in a plan's order, with nodes assigned by a mapping; None means in turn.
 WorkloadOf = Callable[[NdpPlan, Pods | None], RankWorkload]
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A mapping that was tried.
+    """A mapping that was tried, with its times.
 
     Attributes:
-        phases_ns: Its time by phase, as in :meth:`LayerRun.phases_ns`, including re-tiling where it was
-            needed.
-        host_order: The host's order.
-        orders_ns: Its time in every order that the plan allows.
-        bound_ns: Lower bound of its time, in any order.
+        phases_ns: Time by phase, as in :meth:`LayerRun.phases_ns`, including re-tiling if it was needed.
+        host_order: The host's order that was chosen.
+        orders_ns: Total time in every host order that the plan allows.
+        bound_ns: Lower bound of the time, in any host order.
         hidden_share: Share of the shorter path's work that the longer one hides.
     """
 
@@ -36,26 +35,27 @@ class Candidate:
 
     @classmethod
     def of(cls, run: LayerRun) -> "Candidate":
-        """The figures of a run."""
+        """Return the figures of a run."""
         return cls(run.phases_ns(), run.host_order, run.orders_ns(), run.bound_ns, run.hidden_share)
 
 
 @dataclass(frozen=True)
 class LayerOutcome:
-    """One layer.
+    """The outcome of one layer: the chosen run, the other candidates and the baselines.
 
     Attributes:
         plan: The requested plan.
         width: Columns of the feature vectors.
         run: The run under the chosen mapping.
         candidates: Every mapping that was tried.
-        impossible: Mappings whose slices do not fit into a buffer or that cannot have the plan's order, with
-            the reason.
-        baseline: The host alone.
-        priors: Prior near-data machines.
-        index_order_ns: The chosen mapping's time with targets in order of their numbers; None where they are.
-        tilings_ns: Where the plan left the tiling open, its time under each that was tried, without
-            re-tiling.
+        impossible: Mappings whose slices do not fit into a buffer or that do not support the plan's host
+            order, each with the reason.
+        baseline: The run of the host alone.
+        priors: Runs of prior near-data machines.
+        index_order_ns: The chosen mapping's time with targets in node order; None if they already are in node
+            order.
+        tilings_ns: If the plan left the tiling open, the layer's time under each tiling that was tried,
+            without re-tiling.
     """
 
     plan: NdpPlan
@@ -74,12 +74,12 @@ class LayerOutcome:
         return self.run.time_ns
 
     def candidates_ms(self) -> dict[str, float]:
-        """Every mapping's time."""
+        """Time of every mapping in ms."""
         return {name: sum(one.phases_ns.values()) / 1e6 for name, one in self.candidates.items()}
 
     @property
     def best_prior(self) -> PriorRun:
-        """The prior machine with the shortest serial windows: the paper's comparison."""
+        """The prior machine with the shortest serial time, as in the paper's comparison."""
         return min(self.priors, key=lambda found: found.serial_ns)
 
     @property
@@ -89,15 +89,15 @@ class LayerOutcome:
 
 
 def gain(other_ns: float, own_ns: float) -> float:
-    """Time of another machine over this one's; 1 where this one takes none, as for a graph of no nodes."""
+    """Return another machine's time divided by this one's; 1 if this one takes no time (no nodes)."""
     return other_ns / own_ns if own_ns else 1.0
 
 
 def outcome(case: LayerCase, workload_of: WorkloadOf) -> LayerOutcome:
-    """Runs a layer under every mapping and takes the plan's, or the fastest.
+    """Run a layer under every mapping and take the plan's mapping, or the fastest.
 
     Raises:
-        ArgumentError: A buffer cannot hold one output slice, or no mapping can have the plan's order.
+        ArgumentError: A buffer cannot hold one output slice, or no mapping supports the plan's host order.
         ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
     """
     config, plan, untiled = case.config, case.plan, case.untiled

@@ -1,4 +1,4 @@
-"""Prior near-data machines on the same ranks: window by window, step after step."""
+"""Prior near-data machines on the same ranks, simulated window by window and step by step."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from onehop.machines.ndp.mapping import ELEMENT_BYTES, Integers, Pods
 from onehop.machines.ndp.memory_times import MemoryTimes
 from onehop.machines.ndp.traffic import LayerTraffic, sums
 
-# GNNear maps like DIMM-pods; G-NMP cuts vertically or horizontally by vector size.
+# GNNear's mapping is DIMM-pods; G-NMP cuts vectors vertically or horizontally, depending on their size.
 PRIOR_PODS = ("dimm", "rank", "system")
 
 
@@ -67,12 +67,12 @@ class PriorRun:
 
 
 def prior(case: LayerCase, workload: RankWorkload) -> list[PriorRun]:
-    """Prior near-data machines, window by window: one for each mapping whose slices fit into a buffer.
+    """Simulate prior near-data machines: one for each mapping whose slices fit into a buffer.
 
-    The host reads the adjacency and sends instructions, the modules reduce, and the host reads their outputs
-    and writes the results to DRAM. All but the reduction goes over the bus. An instruction is sent to each
-    DIMM of the pod where its ranks share a buffer chip, as in GNNear; otherwise to each rank. Targets are
-    tiled by number, the order of the workload.
+    In each window, the host reads the adjacency and sends instructions, the modules reduce, and the host
+    reads their outputs and writes the results to DRAM. Everything except the reduction uses the bus. If the
+    ranks of a pod share a buffer chip, the host sends one instruction to each DIMM of the pod, as in GNNear;
+    otherwise it sends one to each rank. Targets are tiled in node order, the order of the workload.
     """
     every = [Pods.of(case.config.topology, name) for name in PRIOR_PODS]
     buffer = case.config.module.buffer_bytes
@@ -85,7 +85,7 @@ def prior_run(
     pods: Pods,
     outputs: Callable[[LayerTraffic], Integers] = attrgetter("output_bytes"),
 ) -> PriorRun:
-    """One prior machine under one mapping, whose slices fit into a buffer; see :func:`prior`.
+    """Simulate one prior machine under one mapping whose slices fit into a buffer; see :func:`prior`.
 
     ``outputs`` returns [W, a multiple of the channels], the bytes of outputs that the host reads.
     """
@@ -118,7 +118,7 @@ def prior_run(
 
 
 def steps_of(traffic: LayerTraffic, memory: MemoryTimes, output_bytes: Integers) -> PriorSteps:
-    """Steps of a prior machine's windows, tiled by number, without broadcasting; see :func:`prior`.
+    """Return the steps of a prior machine's windows in node order, without broadcasting; see :func:`prior`.
 
     ``output_bytes``: [W, a multiple of the channels], bytes of outputs that the host reads.
     """
@@ -169,7 +169,7 @@ def _instruction_bytes(traffic: LayerTraffic) -> Integers:
 def _prior_energy_nj(
     traffic: LayerTraffic, memory: MemoryTimes, moved: dict[str, int], time_ns: float
 ) -> dict[str, float]:
-    """Energy by consumer: features use the DRAM-path, everything else the channels."""
+    """Return the energy by consumer: features use the DRAM-path, everything else uses the channels."""
     config, bursts, burst = traffic.config, traffic.slice_bursts, traffic.config.burst_bytes
     adjacency, results = moved["adjacency_read"] / burst, moved["results_write"] / burst
     features = traffic.feature_bursts.sum(axis=0)

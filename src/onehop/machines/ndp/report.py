@@ -1,4 +1,4 @@
-"""The report of a layer, and of several."""
+"""Reports of one layer and of several layers."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -20,7 +20,7 @@ from onehop.machines.ndp.windows import unit_share
 
 
 def layer_report(found: LayerOutcome) -> Report:
-    """The report of a layer, ready for tables, JSON, timelines and plots."""
+    """Return the report of a layer, ready for tables, JSON, timelines and plots."""
     run = found.run
     return Report(
         machine=run.traffic.config.name,
@@ -33,7 +33,7 @@ def layer_report(found: LayerOutcome) -> Report:
 
 
 def verdict(run: LayerRun) -> str:
-    """One line on the bottleneck of the layer."""
+    """Return one line on the bottleneck of the layer."""
     bound = run.schedule.bound()
     windows = sum(bound.values())
     if not windows:
@@ -50,7 +50,7 @@ def verdict(run: LayerRun) -> str:
 
 
 def _retiling(found: LayerOutcome) -> dict[str, Any] | None:
-    """Cost of re-tiling, and its gain in every layer; None in index order."""
+    """Return the cost of re-tiling and its gain in every layer; None in index order."""
     if found.index_order_ns is None:
         return None
     run = found.run
@@ -63,7 +63,7 @@ def _retiling(found: LayerOutcome) -> dict[str, Any] | None:
 
 
 def _tiling(found: LayerOutcome) -> dict[str, Any]:
-    """The assignment of targets to tiles; and the times of those that were tried, without re-tiling."""
+    """Return the assignment of targets to tiles, and the times of all tried tilings without re-tiling."""
     return {
         "retile": found.plan.retile,
         "tilings_ms": {name: ns / 1e6 for name, ns in found.tilings_ns.items()},
@@ -71,7 +71,7 @@ def _tiling(found: LayerOutcome) -> dict[str, Any]:
 
 
 def _candidate(found: Candidate) -> dict[str, Any]:
-    """A mapping's order, its times in all orders, and its lower bound."""
+    """Return a mapping's host order, its times in all orders, and its lower bound."""
     return {
         "host_order": found.host_order,
         "orders_ms": {order: ns / 1e6 for order, ns in found.orders_ns.items()},
@@ -81,7 +81,7 @@ def _candidate(found: Candidate) -> dict[str, Any]:
 
 
 def _figures(found: LayerOutcome) -> dict[str, Any]:
-    """Figures that only this machine reports; "bounds" is each window's bottleneck, run-length encoded."""
+    """Return figures that only this machine reports; "bounds" has run-length encoded window bottlenecks."""
     run = found.run
     shape, edges = run.traffic.shape, run.workload.num_edges
     reads = int(run.traffic.counts.reads.sum())
@@ -137,7 +137,7 @@ def _figures(found: LayerOutcome) -> dict[str, Any]:
 
 
 def _row_statistics(run: LayerRun) -> dict[str, float]:
-    """Row activations of the ranks, and the share of bursts that found their row open."""
+    """Return row activations of the ranks, and the share of bursts that found their row open."""
     commands = run.commands()
     bursts = commands.reads + commands.writes
     return {
@@ -149,7 +149,7 @@ def _row_statistics(run: LayerRun) -> dict[str, float]:
 
 
 def _rank_lines(run: LayerRun) -> list[dict[str, float]]:
-    """Busy time of each rank by phase in ms, bytes, useful bytes, rows, bandwidth of the run."""
+    """Return each rank's busy time by phase in ms, bytes, useful bytes, rows and the run's bandwidth."""
     traffic, busy, total_ns = run.traffic, run.schedule.rank_busy_ns / 1e6, run.schedule.total_ns
     bursts_read, bursts_written, opened = run.commands_by_rank()
     bursts, burst_bytes = bursts_read + bursts_written, traffic.config.burst_bytes
@@ -176,7 +176,7 @@ def _rank_lines(run: LayerRun) -> list[dict[str, float]]:
 
 
 def _channel_lines(run: LayerRun) -> list[dict[str, float]]:
-    """Busy time of each channel's Host-path by phase in ms, bytes, bandwidth of the run."""
+    """Return each channel's busy time of the Host-path by phase in ms, its bytes and the run's bandwidth."""
     traffic, busy, total_ns = run.traffic, run.schedule.channel_busy_ns / 1e6, run.schedule.total_ns
     span = traffic.pods.channels
     written = traffic.by_channel(traffic.bundle_in_bytes).sum(axis=0)
@@ -197,18 +197,18 @@ def _channel_lines(run: LayerRun) -> list[dict[str, float]]:
 
 
 def _lines(**columns: NDArray[Any]) -> list[dict[str, float]]:
-    """The rows of columns, ready for JSON."""
+    """Convert columns to rows that are ready for JSON."""
     rows = zip(*(column.tolist() for column in columns.values()), strict=True)
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def _gbps(moved: Integers, total_ns: float) -> Reals:
-    """Bytes a nanosecond; 0 where nothing takes time."""
+    """Return bytes per nanosecond; 0 if the run takes no time."""
     return moved / total_ns if total_ns else np.zeros(len(moved))
 
 
 def _spread(values: Reals) -> dict[str, float]:
-    """Mean, median, 99th percentile and maximum of some numbers; all 1 if there are none."""
+    """Return mean, median, 99th percentile and maximum of some numbers; all 1 if there are none."""
     if len(values) == 0:
         return dict.fromkeys(("mean", "median", "p99", "max"), 1.0)
     return {
@@ -220,7 +220,7 @@ def _spread(values: Reals) -> dict[str, float]:
 
 
 def whole_report(layers: Sequence[LayerOutcome]) -> dict[str, Any]:
-    """Several layers of one model together, under the keys of ``onehop simulate ndp --json``."""
+    """Report several layers of one model together, under the keys of ``onehop simulate ndp --json``."""
     total = sum(found.time_ns for found in layers)
     edges = sum(found.run.workload.num_edges for found in layers)
     reads = sum(int(found.run.traffic.counts.reads.sum()) for found in layers)

@@ -1,4 +1,4 @@
-"""Re-tiling in the first layer: what is listed for each window while the window before it is worked on."""
+"""Re-tiling in the first layer: each window's targets are listed while the window before it runs."""
 
 from dataclasses import dataclass, replace
 
@@ -13,7 +13,7 @@ from onehop.machines.ndp.traffic import NODE_BYTES, sums
 
 Reals = NDArray[np.float64]
 
-# A unit's record of the number of nodes of a row, by which lists are merged row by row. An assumption.
+# Bytes in which a unit records the number of nodes of a row, which a row-by-row merge needs. An assumption.
 _ROW_NOTE_BYTES = 1
 
 
@@ -23,9 +23,9 @@ class ListingTimes:
 
     Attributes:
         scan: [W, R]: a rank reads its adjacency in order, and tests and sets flags.
-        lists: [W, C]: the host reads the lists, with a poll a batch.
-        merge: [W]: it merges them.
-        tiles: [W]: it writes the tile list, on every channel at once; 0 where nothing is listed.
+        lists: [W, C]: the host reads the lists, with one poll per batch.
+        merge: [W]: the host merges the lists.
+        tiles: [W]: the host writes the tile list, on every channel at once; 0 if nothing is listed.
     """
 
     scan: Reals
@@ -36,21 +36,21 @@ class ListingTimes:
 
 @dataclass(frozen=True, slots=True)
 class RetilingCost:
-    """One re-tiling of a graph.
+    """The cost of one re-tiling of a graph.
 
     Attributes:
-        time_ns: Time that it adds to its layer, over one that reads stored tile lists.
-        batch: Nodes that are listed before lists are merged.
-        scan_ns: Reading the adjacency and its row pointers in order, of the rank that takes longest.
-        flags_ns: Testing and setting flags, of the rank that takes longest.
-        store_ns: Writing the tile list to DRAM, of each rank.
-        modules_ns: All of this, of the rank that takes longest.
-        merge_ns: The host's merging.
-        host_ns: This, and the busiest channel's reading of lists and writing of tile lists.
-        hidden_share: Share of modules' and host's time that passes while the layer does other work.
-        bytes: Bytes, by kind.
-        bursts_read: DRAM bursts, over all ranks.
-        bursts_written: DRAM bursts, over all ranks.
+        time_ns: Time that re-tiling adds to its layer, compared with a layer that reads stored tile lists.
+        batch: Number of nodes that are listed before lists are merged.
+        scan_ns: Time of reading the adjacency and its row pointers in order, in the slowest rank.
+        flags_ns: Time of testing and setting flags, in the slowest rank.
+        store_ns: Time of writing the tile list to DRAM, in each rank.
+        modules_ns: Time of all three together, in the slowest rank.
+        merge_ns: Time of the host's merging.
+        host_ns: Time of merging, and of the busiest channel's reading of lists and writing of tile lists.
+        hidden_share: Share of the modules' and the host's time that overlaps with the layer's other work.
+        bytes: Bytes moved, by kind.
+        bursts_read: DRAM bursts read, over all ranks.
+        bursts_written: DRAM bursts written, over all ranks.
         activations: Row activations, over all ranks.
     """
 
@@ -71,16 +71,16 @@ class RetilingCost:
 
 @dataclass(frozen=True, slots=True)
 class Retiling:
-    """Lists that are made for each window before its adjacency can be read; batches are listed whole.
+    """The lists that must be made for each window before its adjacency can be read; batches are listed whole.
 
     Attributes:
         config: The machine.
         memory: The DRAM's times.
-        batch: Nodes of a batch.
+        batch: Number of nodes in a batch.
         by_rows: Whether lists are merged row by row.
         nodes_of_rank: [R]: sources of the graph that are assigned to each rank.
         scanned: What the units read: rows, [W]; edges and nodes, [W, R].
-        batches: [W]: batches that are merged.
+        batches: [W]: number of batches that are merged.
     """
 
     config: NdpConfig
@@ -95,7 +95,7 @@ class Retiling:
     def of(
         cls, config: NdpConfig, memory: MemoryTimes, workload: RankWorkload, window: int, batch: int
     ) -> "Retiling":
-        """The re-tiling of a graph, in a re-tiled order, in windows and batches of so many targets."""
+        """Return the re-tiling of a graph in a re-tiled order, with window and batch sizes in targets."""
         nodes = workload.num_dst
         last = np.minimum(np.arange(window, nodes + window, window), nodes)
         batches = np.concatenate([[0], -(-last // batch)])
@@ -110,12 +110,12 @@ class Retiling:
         return cls(config, memory, batch, by_rows, workload.nodes_of_rank, scanned, np.diff(batches))
 
     def part(self, first: int, last: int) -> "Retiling":
-        """The windows from ``first`` up to ``last``."""
+        """Return the windows from ``first`` up to ``last``."""
         scanned = Scanned(*(each[first:last] for each in self.scanned))
         return replace(self, scanned=scanned, batches=self.batches[first:last])
 
     def times(self) -> ListingTimes:
-        """The durations."""
+        """Return the durations."""
         config, control, scanned = self.config, self.config.control, self.scanned
         scan = self._scan_bursts() * self.memory.stream().ns + self._flags_ns()
         notes = _ROW_NOTE_BYTES * scanned.rows[:, None] if self.by_rows else 0
@@ -131,13 +131,13 @@ class Retiling:
         )
 
     def ahead_ns(self) -> Reals:
-        """Return [W]: time of the slowest rank's listing in each window, for the next one."""
+        """Return [W]: in each window, time of the slowest rank's listing for the next window."""
         scan = np.append(self.times().scan.max(axis=1), 0.0)
         scan[1] += scan[0]
         return scan[1:]
 
     def cost(self, added_ns: float) -> RetilingCost:
-        """The whole, given the time that it adds to its layer."""
+        """Return the cost of the whole re-tiling, given the time that it adds to its layer."""
         config, memory, scanned, times = self.config, self.memory, self.scanned, self.times()
         ranks, nodes = config.topology.ranks, int(scanned.nodes.sum())
         read, (tests, sets) = self._scan_bursts(), self._flags()
@@ -176,14 +176,14 @@ class Retiling:
         )
 
     def _scan_bursts(self) -> Reals:
-        """Return [W, R]: bursts of adjacency and row pointers, read in order."""
+        """Return [W, R]: bursts of adjacency and row pointers that are read in order."""
         module, scanned = self.config.module, self.scanned
         pointers = scanned.rows[:, None] * module.row_pointer_bytes
         bursts: Reals = (scanned.edges * module.adjacency_entry_bytes + pointers) / self.config.burst_bytes
         return bursts
 
     def _flags(self) -> tuple[Integers, Integers]:
-        """Return [W, R] twice: flags tested, one an edge, and set, one a node."""
+        """Return [W, R] twice: flags tested, one per edge, and flags set, one per node."""
         tests, sets = self.scanned.edges, self.scanned.nodes
         return (tests, sets) if self.config.module.flags_in_dram else (0 * tests, 0 * sets)
 
@@ -192,6 +192,6 @@ class Retiling:
         return tests * self._flag().ns + sets * self._flag("write").ns
 
     def _flag(self, op: str = "read") -> BurstTime:
-        """Cost of a flag among the rank's, a bit for each of its nodes."""
+        """Return the cost of accessing one of the rank's flags, which take one bit per node."""
         places = -(-int(self.nodes_of_rank.max()) // (8 * self.config.burst_bytes))
         return self.memory.random(1, op, runs=places)

@@ -1,4 +1,4 @@
-"""A layer of a graph too large to be simulated whole: its time, estimated from a sample of its windows."""
+"""Estimation of a layer's time from a sample of its windows, for graphs too large to be simulated whole."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -24,24 +24,24 @@ from onehop.plans.ndp import NdpPlan
 
 # A graph's targets in the order of a plan.
 TargetsOf = Callable[[NdpPlan], Targets]
-# Progress: what is done, and the share of it that is done.
+# Progress: the current step, and the share of the work that is done.
 Tell = Callable[[str, float], None]
-# Edges over which the host's time is taken to grow evenly: many more than fill a burst.
+# Number of added edges from which the host's time per edge is computed: many more than fill a burst.
 _MANY = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class SampledMapping:
-    """A mapping's figures, estimated.
+    """A mapping's estimated figures.
 
     Attributes:
         host_order: The host's order with the shortest estimated time.
-        time_ns: Time, with re-tiling where it was needed.
-        bound_ns: Estimated lower bound of the time, in any order. It has no interval: the largest of several
-            estimated sums tends to be above the largest sum.
+        time_ns: Time, including re-tiling if it was needed.
+        bound_ns: Estimated lower bound of the time, in any order. It has no interval, because the largest of
+            several estimated sums tends to be above the largest sum.
         orders_ns: Estimated time in every order that the plan allows.
-        windows: Windows of the layer.
-        simulated: Windows that were simulated.
+        windows: Number of windows in the layer.
+        simulated: Number of windows that were simulated.
     """
 
     host_order: str
@@ -62,14 +62,14 @@ class SampledLayer:
         sample: The sample's size.
         mapping: The mapping with the shortest estimated time, or the plan's.
         candidates: Every mapping that was tried.
-        impossible: Mappings whose slices do not fit into a buffer or that cannot have the plan's order, with
-            the reason.
-        edges: Edges of the graph.
-        read_reduction_percent: Feature vectors that tiling need not read again, in percent of the edges.
+        impossible: Mappings whose slices do not fit into a buffer or that do not support the plan's host
+            order, each with the reason.
+        edges: Number of edges in the graph.
+        read_reduction_percent: Feature vector reads that tiling saves, in percent of the edges.
         baseline_ns: Time of the host alone.
         prior_ns: By mapping, time of prior machines whose steps follow one another.
-        speedup_over_baseline: Of the chosen mapping.
-        speedup_over_prior: Of the chosen mapping over the best prior machine.
+        speedup_over_baseline: Speedup of the chosen mapping over the host alone.
+        speedup_over_prior: Speedup of the chosen mapping over the best prior machine.
     """
 
     plan: NdpPlan
@@ -97,27 +97,28 @@ class SampledLayer:
 
     @property
     def best_prior_ns(self) -> Estimate:
-        """The shortest time of a prior machine."""
+        """The time of the fastest prior machine."""
         return min(self.prior_ns.values(), key=lambda found: found.value)
 
 
 def sampled_layer(
     case: LayerCase, ordered_of: TargetsOf, by_number: Targets, sample: Sample, tell: Tell
 ) -> SampledLayer:
-    """Estimates a layer under every mapping that the plan allows, and takes the fastest.
+    """Estimate a layer under every mapping that the plan allows, and take the fastest.
 
-    Every mapping has windows, and so a sample, of its own.
+    Every mapping has its own windows and therefore its own sample.
 
     Args:
         case: The layer.
-        ordered_of: Targets in a plan's order, with nodes as the mapping of the case's plan assigns them.
-        by_number: Targets by number, with nodes assigned in turn.
+        ordered_of: Returns the targets in a plan's order, with nodes assigned by the mapping of the case's
+            plan.
+        by_number: Targets in node order, with nodes assigned in turn.
         sample: Size of the sample.
         tell: Called with the step and the share of the work that is done.
 
     Raises:
-        ArgumentError: A buffer cannot hold one output slice, no mapping can have the plan's order, the host
-            has a cache, or the graph has no destinations.
+        ArgumentError: A buffer cannot hold one output slice, no mapping supports the plan's host order, the
+            host has a cache, or the graph has no destinations.
         ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
     """
     config, plan, width = case.config, case.plan, case.width
@@ -151,7 +152,7 @@ def sampled_layer(
     chosen = runs[name]
     best_prior = min(priors.values(), key=lambda found: found.value)
     edges = chosen.edges if by_number.num_edges is None else Estimate.exact(by_number.num_edges)
-    # The host's time grows evenly with the edges.
+    # The host's time grows linearly with the edges.
     host_ns, more_ns = (
         host_alone(case, by_number.num_src, by_number.num_dst, round(edges.value) + more).time_ns
         for more in (0, _MANY)
@@ -170,13 +171,13 @@ def sampled_layer(
         Estimate.within(host_ns, slope * edges.half),
         priors,
         over_host,
-        # Prior machines have samples of their own.
+        # Prior machines have their own samples.
         best_prior.over(chosen.mapping.time_ns),
     )
 
 
 class _SampledRun:
-    """One mapping's sample, simulated."""
+    """The simulated sample of one mapping."""
 
     def __init__(
         self, case: LayerCase, targets: Targets, pods: Pods, sample: Sample, fixed_ns: float
@@ -189,13 +190,13 @@ class _SampledRun:
         runs = Runs.draw(windows, sample, (case.width, pods.size))
         wanted = stretches(runs, windows)
         if sum(stretch.last - stretch.first for stretch in wanted) == windows:
-            # Runs and the windows that they need are the whole layer.
+            # The runs and the windows that they need already are the whole layer.
             runs = Runs.every(windows)
             wanted = stretches(runs, windows)
         self._runs = runs
         listing = np.zeros(windows) if retiling is None else retiling.ahead_ns()
         self._listing = np.array([listing[a:b].sum() for a, b in zip(runs.first, runs.last, strict=True)])
-        # The time of listing is known of every window, and uneven: most rows are scanned for the last nodes.
+        # The listing time is known for every window, and uneven: most rows are scanned for the last nodes.
         known_ns = 0.0 if (runs.weight == 1).all() else float(listing.sum() - runs.total(self._listing))
         channels = config.topology.channels
         spans: dict[str, list[Reals]] = {order: [] for order in orders}
@@ -232,37 +233,36 @@ class _SampledRun:
         )
 
     def gain(self, host_ns: float, ns_per_edge: float) -> Estimate:
-        """The host's time over this machine's; the host's is known but for the edges that it grows with."""
+        """Return the host's time divided by this machine's; the host's includes an estimated edge count."""
         time = self.mapping.time_ns.value
         share = host_ns / time
         residual = ns_per_edge * self._edges - share * self._took()
         return Estimate.within(share, self._runs.error(residual) / time)
 
     def _took(self) -> Reals:
-        """Return [n]: time of each run, less what is known of it."""
+        """Return [n]: time of each run, minus the part that is known exactly."""
         span = self._spans[self._order]
         took: Reals = span[:, 1] - span[:, 0] - self._listing
         return took
 
 
 def _spans(times: WindowTimes, channels: int, order: str, runs: Runs, stretch: Stretch) -> Reals:
-    """Return [n', 2]: when each of a stretch's runs begins and ends, seen from the stretch's begin."""
+    """Return [n', 2]: when each of a stretch's runs begins and ends, relative to the begin of the stretch."""
     ends = np.concatenate([[0.0], run(times, channels, order).ends_ns])
     here = slice(*stretch.runs)
     return np.stack([ends[runs.first[here] - stretch.first], ends[runs.last[here] - stretch.first]], axis=1)
 
 
 def _by_run(of_windows: Reals, runs: Runs, stretch: Stretch) -> list[Reals]:
-    """Sums over each of a stretch's runs, given those of its windows, [W', ...]."""
+    """Return sums over each of a stretch's runs, from values of its windows, [W', ...]."""
     first, last = (at[slice(*stretch.runs)] - stretch.first for at in (runs.first, runs.last))
     return [of_windows[begin:end].sum(axis=0) for begin, end in zip(first, last, strict=True)]
 
 
 def _total(runs: Runs, spans: Reals, wanted: list[Stretch]) -> float:
-    """The estimated time of all windows.
+    """Return the estimated time of all windows.
 
-    Runs that follow each other count as one, so that a sample of all windows gives the time of all, to the
-    last bit.
+    Consecutive runs count as one, so that a sample of all windows gives exactly the time of all windows.
     """
     weight, total = runs.weight, 0.0
     for stretch in wanted:
@@ -276,7 +276,7 @@ def _total(runs: Runs, spans: Reals, wanted: list[Stretch]) -> float:
 
 
 def _reduction(runs: Runs, edges: Reals, reads: Reals) -> Estimate:
-    """Percent of the edges whose sources are not read again."""
+    """Return the percentage of the edges whose sources are not read again."""
     if not runs.total(edges):
         return Estimate.exact(0.0)
     saved = runs.ratio(edges - reads, edges)
@@ -284,9 +284,10 @@ def _reduction(runs: Runs, edges: Reals, reads: Reals) -> Estimate:
 
 
 def sampled_report(layers: Sequence[SampledLayer]) -> dict[str, Any]:
-    """Layers of one model together, under the keys of ``onehop simulate ndp --sample N --json``.
+    """Report layers of one model together, under the keys of ``onehop simulate ndp --sample N --json``.
 
-    An estimated figure has three keys: itself, and with ``_low`` and ``_high`` the ends of its interval.
+    An estimated figure has three keys: its name for the value, and its name with ``_low`` and ``_high`` for
+    the ends of its interval.
 
     Examples:
         >>> import onehop, torch
@@ -317,13 +318,13 @@ def sampled_report(layers: Sequence[SampledLayer]) -> dict[str, Any]:
 
 
 def total(parts: Sequence[Estimate]) -> Estimate:
-    """The sum of figures, of which equal ones come from one sample, and all others from independent ones."""
+    """Return the sum of figures; equal figures come from one sample, all others from independent samples."""
     half = sum((count * part.half) ** 2 for part, count in Counter(parts).items()) ** 0.5
     return Estimate.within(sum(part.value for part in parts), half)
 
 
 def _gain(of_layers: list[Estimate], other: Estimate, own: Estimate) -> Estimate:
-    """Time of another machine over this one's; the interval of several layers takes both as independent."""
+    """Return another machine's time divided by this one's; for several layers, as of independent samples."""
     return of_layers[0] if len(of_layers) == 1 else other.over(own)
 
 

@@ -1,7 +1,7 @@
-"""Windows of a graph by themselves: their counts, from the rows of their targets alone.
+"""Counts of single windows of a graph, computed from the rows of their own targets only.
 
-A window's counts follow from its own targets' edges, so windows of a graph that fits no memory can be counted
-once their rows are known, whatever the other rows are.
+A window's counts depend only on the edges of its own targets. So windows of a graph that does not fit into
+memory can be counted once their own rows are known.
 """
 
 from collections.abc import Iterator
@@ -26,27 +26,28 @@ from onehop.machines.ndp.counts import (
 from onehop.machines.ndp.mapping import Integers, Pods, owners
 from onehop.machines.ndp.sampling import Runs
 
-# Windows that are simulated before a run, so that it finds the machine as the windows before it left it.
+# Number of windows that are simulated before a run, to bring the machine into the state in which the previous
+# windows would leave it.
 _WARM_WINDOWS = 8
 
 
 class RowSource(Protocol):
-    """A graph that says the sources of any destinations, such as :func:`onehop.datasets.implicit`'s."""
+    """A graph that returns the sources of any destinations, for example :func:`onehop.datasets.implicit`."""
 
     num_nodes: int
 
     def rows(self, nodes: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Row pointers, [M + 1], and sources of these M destinations."""
+        """Return row pointers, [M + 1], and sources of these M destinations."""
 
 
 class ComputedTargets:
-    """Targets of a graph whose rows are computed when they are wanted, in order of their numbers.
+    """Targets, in node order, of a graph whose rows are computed on demand.
 
     Args:
         source: The graph.
         config: The machine.
         retile: ``index`` or ``none``.
-        pods: A user's mapping, which assigns nodes to ranks; None means that they are assigned in turn.
+        pods: A user's mapping that assigns nodes to ranks; None means that nodes are assigned in turn.
     """
 
     def __init__(self, source: RowSource, config: NdpConfig, retile: str, pods: Pods | None) -> None:
@@ -56,28 +57,28 @@ class ComputedTargets:
         topology = config.topology
         self.owner = (partial(owners, topology) if pods is None else pods.owners)(source.num_nodes)
         self.nodes_of_rank = np.bincount(self.owner, minlength=topology.ranks)
-        # Not known, and only those of re-tiled graphs are needed.
+        # Unknown; only re-tiled graphs need these numbers.
         self.edges_of_rank = np.zeros_like(self.nodes_of_rank)
         self.sizes = Sizes.of(topology, config.module.adjacency_entry_bytes, config.burst_bytes, pods)
 
     def rows(self, first: int, last: int) -> Rows:
-        """The targets from ``first`` up to ``last``."""
+        """Return the targets from ``first`` up to ``last``."""
         rowptr, col = self._source.rows(np.arange(first, last))
         return Rows(rowptr, col, self.owner[first:last], None)
 
 
-# Targets of a graph in order of processing: of one in memory, or of one whose rows are computed.
+# Targets in order of processing, of a graph in memory or of a graph whose rows are computed.
 Targets = RankWorkload | ComputedTargets
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Consecutive windows, as traffic needs them.
+    """Consecutive windows, in the form that traffic needs.
 
     Attributes:
-        num_dst: Targets of the windows.
-        num_edges: Their edges.
-        order: [num_dst]: the targets in order of processing; None means by number.
+        num_dst: Number of targets in the windows.
+        num_edges: Number of edges of these targets.
+        order: [num_dst]: the targets in order of processing; None means node order.
         nodes_of_rank: [R]: sources of the whole graph that are assigned to each rank.
         edges_of_rank: [R]: edges of each rank's part of the whole adjacency.
         counted: Counts of the windows.
@@ -91,12 +92,12 @@ class Segment:
     counted: WindowCounts
 
     def counts(self, shape: TargetGroups) -> WindowCounts:
-        """The counts of the windows, whose shape was fixed when they were counted."""
+        """Return the counts of the windows, whose shape was fixed when they were counted."""
         return self.counted
 
 
 class Stretch(NamedTuple):
-    """Windows from ``first`` up to ``last``, which hold the runs from ``runs[0]`` up to ``runs[1]``."""
+    """Windows from ``first`` up to ``last``; they contain the runs from ``runs[0]`` up to ``runs[1]``."""
 
     first: int
     last: int
@@ -104,13 +105,14 @@ class Stretch(NamedTuple):
 
 
 def stretches(runs: Runs, windows: int) -> list[Stretch]:
-    """The windows to be simulated: every run, those before it, and one after it, whose adjacency it reads.
+    """Return the windows to simulate: every run, some windows before it, and one after it.
 
-    Runs whose windows meet are simulated in one go; so a sample of all windows is the whole layer.
+    The window after a run is needed because the run reads its adjacency. Runs whose windows meet are
+    simulated in one go, so a sample of all windows simulates the whole layer.
 
     Args:
         runs: The runs.
-        windows: Windows of the layer.
+        windows: Number of windows in the layer.
     """
     found: list[Stretch] = []
     for number, (begin, end) in enumerate(zip(runs.first.tolist(), runs.last.tolist(), strict=True)):
@@ -125,7 +127,7 @@ def stretches(runs: Runs, windows: int) -> list[Stretch]:
 def segments(
     config: NdpConfig, targets: Targets, shape: TargetGroups, wanted: list[Stretch]
 ) -> Iterator[Segment]:
-    """Counts stretches of windows, one after another, of targets in order of processing."""
+    """Yield the counts of stretches of windows, one after another; targets are in order of processing."""
     ranks = config.topology.ranks
     for stretch in wanted:
         first, last = stretch.first * shape.window, min(stretch.last * shape.window, targets.num_dst)
@@ -139,7 +141,7 @@ def segments(
             targets.owner.ctypes.data,
             ranks,
         )
-        # One thread: a thread needs 4 bytes a source of the whole graph.
+        # Use one thread: each thread needs 4 bytes per source of the whole graph.
         rows = assigned_rows(taken.owner, ranks, shape.block)
         found = count(work, shape.tile, shape.block, targets.sizes, rows, threads=1)
         found = found.grouped(shape.window // shape.block)

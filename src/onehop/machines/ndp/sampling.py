@@ -1,6 +1,6 @@
-"""Stratified samples of a layer's windows, and what they say about all of them.
+"""Stratified samples of a layer's windows, and estimates for all windows from them.
 
-Windows are drawn in runs of consecutive ones, since windows wait for one another. Method: W. Cochran,
+Windows are drawn in runs of consecutive windows, because windows wait for one another. Method: W. Cochran,
 "Sampling Techniques" (1977), chapter 5; runs of a simulation: R. Wunderlich et al., "SMARTS" (ISCA 2003).
 """
 
@@ -13,9 +13,9 @@ from onehop.errors import ArgumentError
 from onehop.machines.ndp.durations import Reals
 from onehop.machines.ndp.mapping import Integers
 
-# Windows of a run.
+# Number of windows in a run.
 RUN_WINDOWS = 4
-# Runs in each stratum: two, since their difference tells the error.
+# Number of runs drawn per stratum: two, because their difference gives the error.
 _PER_STRATUM = 2
 
 
@@ -24,10 +24,10 @@ class Sample:
     """Size of a sample of windows.
 
     Attributes:
-        runs: Runs of four windows each that are drawn for every mapping, two from each part of the layer. The
-            first and the last run, which fill and drain the machine, are simulated besides.
-        seed: Draws the runs.
-        confidence: Share of samples whose interval holds the value of all windows.
+        runs: Number of runs of four windows that are drawn for every mapping, two from each part of the
+            layer. The first and the last run, which fill and drain the machine, are simulated in addition.
+        seed: Seed for drawing the runs.
+        confidence: Share of samples whose interval contains the true value over all windows.
 
     Examples:
         >>> import onehop, torch
@@ -58,7 +58,7 @@ class Estimate:
     Attributes:
         value: The estimate.
         low: Lower end of its confidence interval.
-        high: Upper end.
+        high: Upper end of its confidence interval.
     """
 
     value: float
@@ -67,12 +67,12 @@ class Estimate:
 
     @classmethod
     def within(cls, value: float, half: float) -> "Estimate":
-        """The estimate whose interval reaches as far to both sides."""
+        """Return an estimate whose interval extends ``half`` to both sides of the value."""
         return cls(value, value - half, value + half)
 
     @classmethod
     def exact(cls, value: float) -> "Estimate":
-        """A figure that is known."""
+        """Return an estimate of a figure that is known exactly."""
         return cls(value, value, value)
 
     @property
@@ -81,26 +81,26 @@ class Estimate:
         return (self.high - self.low) / 2
 
     def over(self, other: "Estimate") -> "Estimate":
-        """The ratio to another figure, of an independent sample: relative errors add up as squares do."""
+        """Return the ratio to a figure of an independent sample; squared relative errors add up."""
         ratio = self.value / other.value
         relative = ((self.half / self.value) ** 2 + (other.half / other.value) ** 2) ** 0.5
         return Estimate.within(ratio, ratio * relative)
 
     def scaled(self, factor: float) -> "Estimate":
-        """The estimate of a multiple of the figure; the factor is above 0 and known exactly."""
+        """Return the estimate of ``factor`` times the figure; the factor is above 0 and known exactly."""
         return Estimate(factor * self.value, factor * self.low, factor * self.high)
 
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs of windows drawn from a layer, of N in all.
+    """Runs of windows that are drawn from all runs of a layer.
 
     Attributes:
         first: [n]: first window of each run, ascending.
-        last: [n]: the window after its last one.
-        stratum: [n]: its stratum.
-        runs_of: [strata]: runs that a stratum has, drawn or not.
-        confidence: Share of samples whose interval holds the value of all windows.
+        last: [n]: the window after each run's last window.
+        stratum: [n]: stratum of each run.
+        runs_of: [strata]: number of runs in each stratum, drawn or not.
+        confidence: Share of samples whose interval contains the true value over all windows.
     """
 
     first: Integers
@@ -111,12 +111,12 @@ class Runs:
 
     @classmethod
     def draw(cls, windows: int, sample: Sample, stream: tuple[int, ...]) -> "Runs":
-        """Draws two runs from every stratum; strata are equally long parts of the layer.
+        """Draw two runs from every stratum; strata are equally long parts of the layer.
 
         Args:
-            windows: Windows of the layer, at least 1.
-            sample: How many runs.
-            stream: Samples of other streams are drawn independently.
+            windows: Number of windows in the layer, at least 1.
+            sample: The sample's size and seed.
+            stream: Identifies a random stream; samples of different streams are independent.
         """
         runs = -(-windows // RUN_WINDOWS)
         middle = max(0, runs - 2)
@@ -141,27 +141,27 @@ class Runs:
 
     @classmethod
     def every(cls, windows: int) -> "Runs":
-        """All runs of a layer."""
+        """Return all runs of a layer."""
         runs = -(-windows // RUN_WINDOWS)
         return cls.draw(windows, Sample(max(runs, _PER_STRATUM)), (0,))
 
     @property
     def weight(self) -> Reals:
-        """Return [n]: runs of the layer that each run stands for."""
+        """Return [n]: the number of the layer's runs that each drawn run represents."""
         return (self.runs_of / self._drawn)[self.stratum]
 
     @property
     def _drawn(self) -> Integers:
-        """Return [strata]: runs drawn."""
+        """Return [strata]: number of runs drawn."""
         return np.bincount(self.stratum)
 
     def total(self, of_runs: Reals) -> Reals:
-        """Return [...]: estimated sums over all windows, given those over each run, [n, ...]."""
+        """Return [...]: estimated sums over all windows, from the sums over each run, [n, ...]."""
         estimated: Reals = np.tensordot(self.weight, of_runs, axes=1)
         return estimated
 
     def error(self, of_runs: Reals) -> float:
-        """Half the width of the interval of an estimated sum; 0 where all runs are drawn.
+        """Return half the width of an estimated sum's interval; 0 if all runs are drawn.
 
         Args:
             of_runs: [n]: sum over each run.
@@ -176,10 +176,10 @@ class Runs:
         return float(stdtrit(freedom, (1 + self.confidence) / 2)) * variance**0.5 if freedom else 0.0
 
     def estimate(self, of_runs: Reals) -> Estimate:
-        """The sum over all windows, given that over each run, [n]."""
+        """Return the estimated sum over all windows, from the sums over each run, [n]."""
         return Estimate.within(float(self.total(of_runs)), self.error(of_runs))
 
     def ratio(self, above: Reals, below: Reals) -> Estimate:
-        """The ratio of two sums over all windows, given those over each run, [n]; its error is linearised."""
+        """Return the ratio of two sums over all windows, from sums over runs, [n]; the error is linear."""
         share = float(self.total(above)) / float(self.total(below))
         return Estimate.within(share, self.error(above - share * below) / float(self.total(below)))

@@ -1,14 +1,14 @@
-"""Area and power of a near-rank unit, bounded from published figures of its parts.
+"""Bounds of the area and the power of a near-rank unit, from published figures of its parts.
 
-The paper publishes neither, nor its process. So each part has a least and a greatest figure, each with its
-source, at two processes that enclose those of published near-memory units: 45 nm (40 nm counts as 45) and
-14 nm (12 nm counts as 14). Figures of another process are scaled by A. Stillmaker and B. Baas, "Scaling
-equations for the accurate prediction of CMOS device performance from 180 nm to 7 nm", Integration 58, 2017:
-areas by its table, energies by its polynomials of high-performance transistors at the nominal voltage.
-Leakage is not scaled down.
+The paper publishes neither the area and power nor its process. So each part has a minimum and a maximum
+figure, each with its source, at two processes that enclose the processes of published near-memory units: 45
+nm (40 nm counts as 45) and 14 nm (12 nm counts as 14). Figures of another process are scaled by A. Stillmaker
+and B. Baas, "Scaling equations for the accurate prediction of CMOS device performance from 180 nm to 7 nm",
+Integration 58, 2017: areas by its table, energies by its polynomials for high-performance transistors at the
+nominal voltage. Leakage is not scaled down.
 
-The wires between the parts are left out, and the PHYs, which the buffer chip of a load-reduced DIMM has
-anyway.
+The bounds do not include the wires between the parts, nor the PHYs, which the buffer chip of a load-reduced
+DIMM has anyway.
 """
 
 from collections.abc import Iterator
@@ -19,11 +19,11 @@ from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.mapping import ELEMENT_BYTES
 
 NODES = (45, 14)
-# The paper: an adj-bundle buffer and four general-purpose buffers of one size.
+# The paper has an adj-bundle buffer and four general-purpose buffers of the same size.
 _BUFFERS = 5
-# A re-tiling unit, a DRAM controller, a control unit.
+# Number of controllers: a re-tiling unit, a DRAM controller and a control unit.
 _CONTROLLERS = 3
-# Area of a circuit of 45 nm, and its energy by the coefficients of V^2, V and 1, with V.
+# Area of a circuit that takes 1 at 45 nm, and its energy by the coefficients of V^2, V and 1, with V.
 _AREA = {45: 1.0, 32: 0.46, 14: 0.17}
 _ENERGY = {
     45: (1.018, -0.3107, 0.1539, 0.9),
@@ -36,9 +36,9 @@ class Figure(NamedTuple):
     """A published figure.
 
     Attributes:
-        value: Its value.
-        node: Its process in nm.
-        source: Where it was published, and what it is of.
+        value: The figure's value.
+        node: The figure's process in nm.
+        source: The publication, and what the figure measures.
     """
 
     value: float
@@ -56,7 +56,7 @@ _MACRO = Figure(
     "U. Gupta et al., RecPipe, MICRO 2021, its artifact: a macro of 32 KiB, 12 nm",
 )
 
-# The least and the greatest of each quantity.
+# The minimum and the maximum of each quantity.
 FIGURES: dict[str, tuple[Figure, Figure]] = {
     "lane_um2": (
         Figure(4184 + 7700, 45, "W. Dally, NIPS 2015 tutorial, synthesised: 32-bit adder and multiplier"),
@@ -98,13 +98,13 @@ FIGURES: dict[str, tuple[Figure, Figure]] = {
 
 
 class Bounds(NamedTuple):
-    """The least and the greatest value of a quantity."""
+    """The minimum and the maximum value of a quantity."""
 
     low: float
     high: float
 
     def __add__(self, other: "Bounds") -> "Bounds":  # type: ignore[override]
-        """The bounds of a sum."""
+        """Return the bounds of a sum."""
         return Bounds(self.low + other.low, self.high + other.high)
 
 
@@ -113,8 +113,8 @@ class Part:
     """A part of the unit.
 
     Attributes:
-        area_mm2: Its area.
-        power_w: Its power while the unit works.
+        area_mm2: The part's area.
+        power_w: The part's power while the unit works.
     """
 
     area_mm2: Bounds
@@ -123,7 +123,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Silicon:
-    """A rank's unit at every process of :data:`NODES`.
+    """A rank's unit at every process in :data:`NODES`.
 
     Attributes:
         parts: By process and name: the lanes, the buffers, and the controllers.
@@ -132,15 +132,15 @@ class Silicon:
     parts: dict[int, dict[str, Part]]
 
     def area_mm2(self, node: int) -> Bounds:
-        """Area of a unit at a process."""
+        """Return the area of a unit at a process."""
         return sum((part.area_mm2 for part in self.parts[node].values()), Bounds(0.0, 0.0))
 
     def power_w(self, node: int) -> Bounds:
-        """Power of a working unit at a process."""
+        """Return the power of a working unit at a process."""
         return sum((part.power_w for part in self.parts[node].values()), Bounds(0.0, 0.0))
 
     def as_dict(self) -> dict[str, Any]:
-        """The bounds at any process, at each, by part, and their sources; ready for JSON."""
+        """Return the bounds over all processes, at each process and by part, with sources; ready for JSON."""
         by_node = {
             str(node): {
                 "area_mm2": self.area_mm2(node),
@@ -160,10 +160,10 @@ class Silicon:
 
 
 def unit_bounds(config: NdpConfig) -> Silicon:
-    """Bounds of the area and the power of a rank's unit.
+    """Return bounds of the area and the power of a rank's unit.
 
-    The least power is that of a unit which multiplies each number that its rank can deliver once, the
-    greatest that of one whose lanes all work in every clock while both paths are busy.
+    The minimum power holds for a unit that multiplies each number that its rank can deliver once. The maximum
+    power holds for a unit whose lanes all work in every clock while both paths are busy.
 
     Args:
         config: The machine.
@@ -174,12 +174,12 @@ def unit_bounds(config: NdpConfig) -> Silicon:
 def _parts(config: NdpConfig, node: int) -> dict[str, Part]:
     module = config.module
     bits = _BUFFERS * module.buffer_bytes * 8
-    # Products in 1e9 a second; 1e9 pJ a second are a milliwatt.
+    # Products in 1e9 per second; 1e9 pJ per second is a milliwatt.
     delivered = config.dram.device().peak_gbps
     of_host = config.host.channel_gbps or delivered
     most = module.lanes * module.clock_mhz / 1e3
     products = Bounds(min(most, delivered / ELEMENT_BYTES), most)
-    # A product reads and writes its output; what the paths move is written once and read once.
+    # A product reads and writes its output; the data that the paths move are written once and read once.
     accessed = Bounds(
         2 * ELEMENT_BYTES * products.low,
         2 * ELEMENT_BYTES * products.high + 2 * (delivered + of_host),
@@ -201,12 +201,12 @@ def _parts(config: NdpConfig, node: int) -> dict[str, Part]:
 
 
 def _area(name: str, count: int, node: int) -> Bounds:
-    """Area in mm2 of so many."""
+    """Return the area in mm2 of ``count`` circuits."""
     return Bounds(*(count * each.value * _AREA[node] / _AREA[each.node] / 1e6 for each in FIGURES[name]))
 
 
 def _power(name: str, rates: Bounds, node: int, leakage: str | None = None, count: int = 0) -> Bounds:
-    """Power in W of events of an energy at rates in 1e9 a second, and of so many that leak."""
+    """Return the power in W of events at rates in 1e9 per second, and of ``count`` circuits that leak."""
     low, high = (
         rate * each.value * _energy(node) / _energy(each.node) / 1e3
         for rate, each in zip(rates, FIGURES[name], strict=True)
@@ -216,12 +216,12 @@ def _power(name: str, rates: Bounds, node: int, leakage: str | None = None, coun
 
 
 def _energy(node: int) -> float:
-    """Energy of a circuit at a process, in the paper's unit."""
+    """Return the energy of a circuit at a process, in the unit of Stillmaker and Baas."""
     squared, linear, constant, volts = _ENERGY[node]
     return squared * volts**2 + linear * volts + constant
 
 
 def _around(bounds: Iterator[Bounds]) -> Bounds:
-    """The least and the greatest of several bounds."""
+    """Return the minimum and the maximum over several bounds."""
     lows, highs = zip(*bounds, strict=True)
     return Bounds(min(lows), max(highs))

@@ -1,11 +1,11 @@
-"""The first windows of a layer as spans: for the Chrome trace, and as rows of text."""
+"""The first windows of a layer as spans for the Chrome trace, and as lines of text."""
 
 from collections.abc import Iterable
 
 from onehop.machines.common.trace import Trace
 from onehop.machines.ndp.windows import Event
 
-# The name of each event in a trace, and its letter in rows of text.
+# The name of each event in a trace, and its letter in lines of text.
 _EVENTS = {
     "A": ("adjacency", "A"),
     "X": ("features", "X"),
@@ -22,7 +22,7 @@ _EVENTS = {
 
 
 def trace(events: Iterable[Event], control_ns: float = 0.0) -> Trace:
-    """The events as lanes of ranks (the DRAM-path) and channels (the Host-path).
+    """Return the events as lanes of ranks (the DRAM-path) and channels (the Host-path).
 
     ``control_ns`` is the time before them: flush, start and status.
     """
@@ -37,11 +37,11 @@ def trace(events: Iterable[Event], control_ns: float = 0.0) -> Trace:
 
 
 def rows(events: Iterable[Event], columns: int, end_ns: float) -> list[str]:
-    """Lines of text, one for each rank and channel, over ``columns`` steps of time from 0 to ``end_ns``.
+    """Return lines of text, one per rank and channel, over ``columns`` time steps from 0 to ``end_ns``.
 
-    Letters: A adjacency, X features, W write-back, L listing; r and b bundles read and written, Q outputs,
-        Z finals, l node lists read, t the tile list written; "." idle.
-    A step shows the event that fills most of it.
+    Letters: A adjacency, X features, W write-back, L listing; r and b bundles read and written, Q outputs, Z
+        finals, l node lists read, t the tile list written; "." idle. Each step shows the event that fills
+        most of it.
     """
     events = list(events)
     lanes = sorted({(event.on_channel, event.where) for event in events})

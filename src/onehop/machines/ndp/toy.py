@@ -1,6 +1,6 @@
-"""The five schedules of the paper's Figure 5 on a toy: one channel, two ranks, two windows.
+"""The five schedules of the paper's Figure 5 on a toy case: one channel, two ranks, two windows.
 
-The host's order is the figure's, ``after``.
+The host's order is the order of the figure, ``after``.
 """
 
 from dataclasses import dataclass
@@ -12,20 +12,20 @@ from onehop.machines.ndp.timeline import rows
 from onehop.machines.ndp.windows import Event, run
 
 WINDOWS, RANKS = 2, 2
-# Of a window: reading a rank's adjacency; feature reads of a rank's own bundle, for whole vectors; both
-# ranks' outputs, and the finals, over the channel; a rank's write-back; a bundle read, and a copy written.
+# Times per window: reading a rank's adjacency; feature reads of a rank's own bundle, for whole vectors; both
+# ranks' outputs, and the finals, over the channel; a rank's write-back; reading a bundle and writing a copy.
 ADJACENCY, FEATURES, OUTPUTS, FINALS, WRITE_BACK, BUNDLE = 2.0, (6.0, 4.0), 4.0, 2.0, 1.0, 1.0
-# Instructions for one rank, which prior machines send.
+# Time of the instructions for one rank, which prior machines send.
 INSTRUCTIONS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class ToyCase:
-    """A schedule.
+    """One schedule of the figure.
 
     Attributes:
         name: The figure's letter and subject.
-        total_ns: Its end.
+        total_ns: The end of the schedule.
         events: Events of every rank and the channel.
     """
 
@@ -35,7 +35,7 @@ class ToyCase:
 
 
 def cases() -> list[ToyCase]:
-    """The five schedules."""
+    """Return the five schedules."""
     return [
         _baseline(),
         _prior(),
@@ -46,7 +46,7 @@ def cases() -> list[ToyCase]:
 
 
 def times(pod: int, copies: int) -> WindowTimes:
-    """The toy's durations; pods of two ranks have slices of half a vector, so half the reads a bundle."""
+    """Return the toy's durations; a rank in a two-rank pod has half vectors, so its bundle reads halve."""
 
     def each(*of_rank: float) -> np.ndarray:
         return np.tile(np.array(of_rank), (WINDOWS, 1))
@@ -75,7 +75,7 @@ def times(pod: int, copies: int) -> WindowTimes:
 
 
 def gantt(columns: int = 72) -> str:
-    """All schedules as rows of text on one scale."""
+    """Return all schedules as lines of text on one time scale."""
     found = cases()
     end = max(case.total_ns for case in found)
     lines = [
@@ -92,7 +92,7 @@ def _near_rank(name: str, pod: int, copies: int) -> ToyCase:
 
 
 def _baseline() -> ToyCase:
-    """One rank at a time on the bus: adjacency, features; then the results."""
+    """Schedule the host alone: one rank at a time on the bus reads adjacency and features; results follow."""
     reads = [
         [(what, rank, ns)] for rank in range(RANKS) for what, ns in (("A", ADJACENCY), ("X", FEATURES[rank]))
     ]
@@ -101,7 +101,7 @@ def _baseline() -> ToyCase:
 
 
 def _prior() -> ToyCase:
-    """Adjacency and instructions over the channel, reduction in the ranks, results over the channel."""
+    """Schedule a prior machine: adjacency and instructions, reduction in the ranks, then results."""
     steps = [
         [("bundle read", 0, RANKS * ADJACENCY)],
         [("instructions", 0, RANKS * INSTRUCTIONS)],
@@ -113,7 +113,7 @@ def _prior() -> ToyCase:
 
 
 def _in_steps(name: str, steps: list[list[tuple[str, int, float]]]) -> ToyCase:
-    """Every window's steps one after another; a step's events (what, where, ns) begin together."""
+    """Run every window's steps one after another; a step's events (what, where, ns) begin together."""
     events, now = [], 0.0
     for window in range(WINDOWS):
         for step in steps:

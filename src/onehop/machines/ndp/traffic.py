@@ -11,7 +11,7 @@ from onehop.machines.ndp.config import NdpConfig
 from onehop.machines.ndp.counts import TargetGroups, WindowCounts, pods_rows, pods_touched
 from onehop.machines.ndp.mapping import ELEMENT_BYTES, Integers, Pods
 
-# A node in re-tiling's lists.
+# Bytes of a node in re-tiling's lists.
 NODE_BYTES = 4
 
 Number = TypeVar("Number", np.int64, np.float64)
@@ -22,15 +22,15 @@ class Workload(Protocol):
 
     @property
     def num_dst(self) -> int:
-        """Targets."""
+        """Number of targets."""
 
     @property
     def num_edges(self) -> int:
-        """Edges."""
+        """Number of edges."""
 
     @property
     def order(self) -> NDArray[np.int32] | None:
-        """Return [num_dst]: the targets in order of processing; None means by number."""
+        """Return [num_dst]: the targets in order of processing; None means node order."""
 
     @property
     def nodes_of_rank(self) -> Integers:
@@ -41,18 +41,18 @@ class Workload(Protocol):
         """Return [ranks]: edges of each rank's part of the adjacency."""
 
     def counts(self, shape: TargetGroups) -> WindowCounts:
-        """The counts of every window of this shape."""
+        """Return the counts of every window of this shape."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finals:
-    """Final vectors, which the host makes of a layer's outputs and writes to the ranks.
+    """Final vectors, which the host computes from a layer's outputs and writes to the ranks.
 
     Attributes:
-        width: Their columns.
-        work_ns: The host's own work on a target, besides adding up its outputs.
-        pods: The mapping in which they are stored: that of the layer that reads them; None means the layer's
-            own.
+        width: Number of columns.
+        work_ns: Time of the host's own work per target, in addition to adding up its outputs.
+        pods: The mapping in which the vectors are stored: the mapping of the layer that reads them. None
+            means the layer's own mapping.
     """
 
     width: int
@@ -69,10 +69,10 @@ class LayerTraffic:
         workload: The graph on its ranks, or windows of it.
         pods: The mapping.
         width: Columns of the feature vectors.
-        tile: Targets of a tile.
-        broadcast: Whether a bundle is written once a channel, and inside a DIMM without using the channel.
+        tile: Number of targets in a tile.
+        broadcast: Whether a bundle is written once per channel, and inside a DIMM without using the channel.
         finals: The final vectors; None means the aggregated vectors, in the layer's own mapping.
-        relists: Whether the tile list is made during the layer, and stored; it is read where it is stored.
+        relists: Whether the tile list is made and stored during the layer; if not, a stored list is read.
     """
 
     config: NdpConfig
@@ -106,7 +106,7 @@ class LayerTraffic:
 
     @cached_property
     def shape(self) -> TargetGroups:
-        """Tiles and windows: as many targets as an output buffer has slices."""
+        """Sizes of tiles and windows: a window has as many targets as an output buffer can hold slices."""
         return groups(self.config, self.pods, self.width, self.tile)
 
     @cached_property
@@ -116,13 +116,13 @@ class LayerTraffic:
 
     @cached_property
     def targets(self) -> Integers:
-        """Return [W]: targets of each window."""
+        """Return [W]: number of targets in each window."""
         starts = np.arange(0, self.workload.num_dst, self.shape.window, dtype=np.int64)
         return np.minimum(self.workload.num_dst - starts, self.shape.window)
 
     @property
     def listed(self) -> bool:
-        """Return whether targets come from a tile list, and so each target's adjacency is read separately."""
+        """Return whether targets come from a tile list; then each target's adjacency is read separately."""
         return self.workload.order is not None
 
     @property
@@ -142,22 +142,23 @@ class LayerTraffic:
 
     @cached_property
     def adjacency_bursts(self) -> Integers:
-        """Return [W, R]: bursts that are read for them."""
+        """Return [W, R]: bursts that are read for the rank's own edges."""
         if self.listed:
             return self.counts.row_bursts
         return -(-self.adjacency_bytes // self.config.burst_bytes)
 
     @cached_property
     def list_bytes(self) -> Integers:
-        """Return [W]: bytes of the tile list that every rank reads, or stores where it is made."""
+        """Return [W]: bytes of the tile list that every rank reads, or stores in the layer that makes it."""
         return self.targets * NODE_BYTES if self.listed else np.zeros_like(self.targets)
 
     @cached_property
     def pointer_bursts(self) -> Integers:
         """Return [W]: bursts of row pointers that each rank reads.
 
-        A rank has a pointer for each target. In order of their numbers they are read as a stream; from a tile
-        list, each burst with a row's begin or end once a tile, whose targets the host can sort.
+        A rank has one pointer for each target. In node order, pointers are read as a stream. With a tile
+        list, each burst that holds the begin or end of a row is read once per tile, because the host can sort
+        the targets of a tile.
         """
         each, burst, order = (
             self.config.module.row_pointer_bytes,
@@ -177,19 +178,19 @@ class LayerTraffic:
 
     @property
     def pointer_places(self) -> int:
-        """Return the bursts of all row pointers of a rank."""
+        """Return the number of bursts that all row pointers of a rank take."""
         nodes = int(self.workload.nodes_of_rank.sum())
         return -(-(nodes + 1) * self.config.module.row_pointer_bytes // self.config.burst_bytes)
 
     @property
     def adjacency_places(self) -> int:
-        """Return the bursts of the adjacency of the rank that has most."""
+        """Return the number of adjacency bursts in the rank that has the most edges."""
         most = int(self.workload.edges_of_rank.max())
         return -(-most * self.config.module.adjacency_entry_bytes // self.config.burst_bytes)
 
     @cached_property
     def pod_reads(self) -> Integers:
-        """Return [W, R]: slices that the rank reads, for all bundles of its pod."""
+        """Return [W, R]: slices that the rank reads for all bundles of its pod."""
         return self._over_pod(self.counts.reads)
 
     @cached_property
@@ -209,7 +210,7 @@ class LayerTraffic:
 
     @cached_property
     def bundle_in_bytes(self) -> Integers:
-        """Return [W, R]: bytes that the host writes to one channel for the rank's bundle, all copies."""
+        """Return [W, R]: bytes of all copies of the rank's bundle that the host writes to one channel."""
         copies = 1 if self.broadcast else self.pods.in_channel
         return self.bundle_out_bytes * copies
 
@@ -235,12 +236,12 @@ class LayerTraffic:
 
     @cached_property
     def bundle_nodes(self) -> int:
-        """Upper bound of the nodes whose slices one bundle's reads are among: those assigned to its rank."""
+        """Upper bound of the nodes from which one bundle's reads choose: the nodes assigned to its rank."""
         return int(self.workload.nodes_of_rank.max())
 
     @cached_property
     def pod_nodes(self) -> int:
-        """Upper bound of the nodes whose slices a rank holds."""
+        """Upper bound of the number of nodes whose slices a rank holds."""
         return self.bundle_nodes * self.pods.size
 
     def by_channel(self, values: Integers) -> Integers:
@@ -249,7 +250,7 @@ class LayerTraffic:
         return sums(values, topology.channels)
 
     def totals(self) -> dict[str, int]:
-        """Total bytes, by kind; those with ``_useful`` omit the padding of bursts."""
+        """Return the total bytes by kind; kinds that end in ``_useful`` omit the padding of bursts."""
         ranks, burst = self.config.topology.ranks, self.config.burst_bytes
         useful = int((self.pod_reads * self.pods.slice_bytes(self.width)).sum())
         return {
@@ -273,12 +274,12 @@ class LayerTraffic:
 
 
 def uses_channels(pods: Pods, broadcast: bool) -> bool:
-    """Return whether bundles use the Host-path: not where none are passed, or a buffer chip passes them."""
+    """Return whether bundles use the Host-path: they exist, and no buffer chip passes them on."""
     return pods.size > 1 and not (pods.inside_dimm and broadcast)
 
 
 def groups(config: NdpConfig, pods: Pods, width: int, tile: int) -> TargetGroups:
-    """Tiles and windows of a layer; see :attr:`LayerTraffic.shape`.
+    """Return the sizes of tiles and windows of a layer; see :attr:`LayerTraffic.shape`.
 
     Raises:
         ArgumentError: A buffer cannot hold one output slice.

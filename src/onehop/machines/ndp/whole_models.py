@@ -1,4 +1,4 @@
-"""Whole models: with the host's part and the host alone beside them, and by the clock of the units."""
+"""Times of whole models, with the host's part and the host alone for comparison, and by the units' clock."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,21 +11,21 @@ from onehop.machines.ndp.outcome import LayerOutcome, gain
 from onehop.machines.ndp.windows import unit_share
 from onehop.plans.ndp import NdpPlan
 
-# From one 64-byte burst of DDR5-4800 a clock slot, at 16 lanes, to twice the default.
+# From one 64-byte burst of DDR5-4800 per clock, at 16 lanes, to twice the default.
 CLOCKS_MHZ = (300, 400, 600, 1200, 2400)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRun:
-    """A forward pass.
+    """The times of a model's forward pass.
 
     Attributes:
-        model: Its name.
-        layers: Its layers, with the host's part inside their windows.
+        model: The model's name.
+        layers: The model's layers, with the host's part inside their windows.
         combine_ns: The host's part, by layer.
         serial_ns: Time of the machine if the host's part followed each layer's aggregation, as the paper's
-            Figure 8 draws it. The overlap is ours.
-        baseline_ns: Time of the host alone: aggregation, then its part.
+            Figure 8 draws it. The overlap in ``layers`` is our addition.
+        baseline_ns: Time of the host alone: aggregation followed by the host's part.
     """
 
     model: str
@@ -36,7 +36,7 @@ class ModelRun:
 
     @property
     def time_ns(self) -> float:
-        """Time of the machine: the host's part inside the windows, or after them where that is faster."""
+        """Time of the machine, with the host's part inside the windows or after them, whichever is faster."""
         return min(self.overlapped_ns, self.serial_ns)
 
     @property
@@ -51,7 +51,7 @@ class ModelRun:
         return max(0.0, (self.serial_ns - self.overlapped_ns) / combined) if combined else 1.0
 
     def as_dict(self) -> dict[str, Any]:
-        """The figures, ready for JSON."""
+        """Return the figures, ready for JSON."""
         return {
             "model": self.model,
             "time_ms": self.time_ns / 1e6,
@@ -71,18 +71,18 @@ class ModelRun:
 def run_model(
     machine: Machine, graph: Graph, model: str, widths: list[int], plan: NdpPlan | None = None
 ) -> ModelRun:
-    """Times of a model's forward pass.
+    """Return the times of a model's forward pass.
 
     Args:
         machine: The machine.
         graph: The graph; sources and destinations are the same nodes.
         model: One of :data:`onehop.machines.ndp.models.MODELS`.
-        widths: Columns of the features, of what each layer but the last makes, and of the classes.
+        widths: Columns of the features, of each hidden layer's output, and of the classes.
         plan: Mapping, tiles, broadcasting, the host's order; None means the machine's plan.
 
     Raises:
-        ArgumentError: An unknown model, a width or plan that does not fit, or a buffer cannot hold an output
-            slice.
+        ArgumentError: The model is unknown, a width or the plan does not fit, or a buffer cannot hold an
+            output slice.
         ConfigurationError: The machine's ranks cannot be divided as the plan's mapping requires.
 
     Examples:
@@ -112,13 +112,13 @@ class ClockPoint:
 
     Attributes:
         clock_mhz: Clock of the units.
-        time_ms: Time.
-        speedup_over_baseline: Over the host alone.
-        best_layer_over_baseline: The same, of the layer that gains most.
-        speedup_over_prior: Over the best prior machine, which has units of the same clock.
+        time_ms: Time of all layers in ms.
+        speedup_over_baseline: Speedup over the host alone.
+        best_layer_over_baseline: Speedup over the host alone, of the layer with the largest speedup.
+        speedup_over_prior: Speedup over the best prior machine, whose units have the same clock.
         mappings: The chosen mapping of each layer.
         host_orders: The chosen order of each layer.
-        unit_bound_share: Share of the reading time that the units add to the DRAM's, over all ranks and
+        unit_bound_share: Share of the reading time that the units add to the DRAM's time, over all ranks and
             layers.
     """
 
@@ -139,7 +139,7 @@ def by_clock(
     plan: NdpPlan | None = None,
     clocks_mhz: Sequence[int] = CLOCKS_MHZ,
 ) -> list[ClockPoint]:
-    """Times of a model's aggregations at several clocks; mappings and orders are chosen anew at each.
+    """Return times of a model's aggregations at several clocks; mappings and orders are chosen per clock.
 
     Args:
         machine: The machine; its counts are shared.

@@ -1,4 +1,4 @@
-"""Feature reads of single windows as requests: the command level checks the model of the DRAM with them."""
+"""Feature reads of single windows as requests; they check the DRAM model against the command level."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from onehop.machines.dram import Requests
 from onehop.machines.ndp.durations import read_cost
 from onehop.machines.ndp.layer import LayerRun
 
-# Number of windows of a layer that are sampled, and of requests of a window at most.
+# Number of windows that are sampled from a layer, and maximum number of requests of a window.
 _WINDOWS, _REQUESTS = 4, 50_000
 
 
@@ -19,7 +19,7 @@ class RankReads:
     Attributes:
         rank: Number of the rank.
         windows: Numbers of the windows.
-        requests: The bursts that it reads, window by window.
+        requests: The bursts that the rank reads, window by window.
     """
 
     rank: int
@@ -28,11 +28,12 @@ class RankReads:
 
 
 def window_reads(run: LayerRun, window: int, rank: int) -> Requests:
-    """The bursts that a rank reads of its feature slices in a window, in its order.
+    """Return the bursts of feature slices that a rank reads in a window, in the rank's order.
 
-    Bundle by bundle; in each the tiles in order, and in a tile every source once, where it is first needed. A
-    rank stores the slices of its pod's nodes contiguously, each aligned to a burst, starting with those
-    assigned to the pod's first rank (:func:`~.durations.read_cost` explains why).
+    The rank reads bundle by bundle. In each bundle it reads the tiles in order, and in a tile every source
+    once, when it is first needed. A rank stores the slices of its pod's nodes contiguously, each aligned to a
+    burst, starting with the nodes assigned to the pod's first rank (:func:`~.durations.read_cost` explains
+    why).
     """
     traffic = run.traffic
     workload, pods, shape = run.workload, traffic.pods, traffic.shape
@@ -58,10 +59,10 @@ def window_reads(run: LayerRun, window: int, rank: int) -> Requests:
 
 
 def model_error_percent(run: LayerRun) -> float:
-    """Error of the modelled time of a few windows' feature reads against the command level, in percent.
+    """Return the error of the modelled time of some windows' feature reads against the command level, in %.
 
-    The windows are spread over the layer; each contributes the rank that reads most, and of very long windows
-    the beginning. 0 where nothing is read.
+    The windows are spread over the layer. Each contributes the rank that reads most; of very long windows,
+    only the beginning is used. The error is 0 if nothing is read.
     """
     counts = run.traffic.pod_reads
     clock_ns, modelled, found = run.memory.device.timing.clock_ps / 1000.0, 0.0, 0.0
@@ -77,9 +78,9 @@ def model_error_percent(run: LayerRun) -> float:
 
 
 def sampled_reads(run: LayerRun) -> RankReads:
-    """Feature reads of the rank that reads most in the layer, in a few windows that are spread over it.
+    """Return feature reads of the rank that reads most in the layer, in a few windows spread over the layer.
 
-    Of very long windows, the beginning.
+    Only the beginning of very long windows is used.
     """
     rank, windows = int(run.traffic.pod_reads.sum(axis=0).argmax()), _sampled(run)
     read = [_beginning(run, window, rank).bursts for window in windows]
@@ -88,7 +89,7 @@ def sampled_reads(run: LayerRun) -> RankReads:
 
 
 def _sampled(run: LayerRun) -> list[int]:
-    """Numbers of a few windows, spread over the layer; none where nothing is read."""
+    """Return the numbers of a few windows, spread over the layer; an empty list if nothing is read."""
     counts = run.traffic.pod_reads
     if not counts.sum():
         return []
@@ -97,6 +98,6 @@ def _sampled(run: LayerRun) -> list[int]:
 
 
 def _beginning(run: LayerRun, window: int, rank: int) -> Requests:
-    """The reads of a window by a rank; of very long ones, the first."""
+    """Return a rank's reads in a window; for very long windows, only the first reads."""
     requests = window_reads(run, window, rank)
     return Requests(requests.bursts[:_REQUESTS], requests.writes[:_REQUESTS])

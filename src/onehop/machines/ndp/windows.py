@@ -1,4 +1,4 @@
-"""Execution windows: a recurrence gives the waits between what ranks and channels do."""
+"""Execution windows: a recurrence that computes how ranks and channels wait for each other."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,20 +16,20 @@ CHANNEL_PHASES = ("bundle_read", "bundle_write", "outputs", "finals", "lists")
 EVENTS = ("A", "X", "W", "L", "bundle read", "bundle write", "Q", "Z", "lists", "tile list", "instructions")
 # Kinds of events from this index on happen on channels.
 FIRST_CHANNEL_EVENT = 4
-# A rank's phase that is this much longer than the mean binds its window by imbalance.
+# A window is bound by imbalance if its busiest rank takes this many times as long as the mean.
 IMBALANCE = 1.25
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An activity of a rank or a channel.
+    """One activity of a rank or a channel.
 
     Attributes:
         what: One of :data:`EVENTS`.
-        window: Its window.
-        where: Number of the rank; of the channel, for bundles, Q and Z.
-        start_ns: Its begin.
-        end_ns: Its end.
+        window: The number of its window.
+        where: Number of the rank; or of the channel, for bundles, Q and Z.
+        start_ns: Its start time.
+        end_ns: Its end time.
     """
 
     what: str
@@ -40,7 +40,7 @@ class Event:
 
     @property
     def on_channel(self) -> bool:
-        """Return whether it happened on a channel."""
+        """Return whether the activity happened on a channel."""
         return EVENTS.index(self.what) >= FIRST_CHANNEL_EVENT
 
 
@@ -49,7 +49,7 @@ class Schedule:
     """Times of a layer's windows.
 
     Attributes:
-        total_ns: Time of all of them.
+        total_ns: Time of all windows.
         rank_busy_ns: [R, 5]: by :data:`RANK_PHASES`; "unit" is the part of "features" in which the unit is
             the bottleneck, not the DRAM.
         channel_busy_ns: [C, 5]: by :data:`CHANNEL_PHASES`.
@@ -68,8 +68,9 @@ class Schedule:
     def bounds(self) -> list[str]:
         """Return [W]: the bottleneck of each window.
 
-        "host": the busiest channel worked longer than the busiest rank. Else "imbalance" where the busiest
-        rank worked more than 1.25 times as long as the mean one, and "dram" where it did not.
+        "host" means that the busiest channel worked longer than the busiest rank. Otherwise "imbalance" means
+        that the busiest rank worked more than 1.25 times as long as the mean rank, and "dram" that it did
+        not.
         """
         channel, rank, mean = self.busy_ns.T
         uneven = np.where(rank > IMBALANCE * mean, "imbalance", "dram")
@@ -77,49 +78,49 @@ class Schedule:
         return found
 
     def bound(self) -> dict[str, int]:
-        """Number of windows by bottleneck; see :meth:`bounds`."""
+        """Return the number of windows by bottleneck; see :meth:`bounds`."""
         found = self.bounds()
         return {name: found.count(name) for name in ("host", "imbalance", "dram")}
 
 
 def unit_share(schedules: Sequence[Schedule]) -> float:
-    """Share of the reading time that the units add to the DRAM's, over all ranks; 0 where nothing is read."""
+    """Return the share of reading time that the units add to the DRAM's, over all ranks; 0 without reads."""
     read = sum(float(one.rank_busy_ns[:, 1].sum()) for one in schedules)
     unit = sum(float(one.rank_busy_ns[:, 4].sum()) for one in schedules)
     return unit / read if read else 0.0
 
 
 def run(times: WindowTimes, channels: int, order: str, record: int = 0) -> Schedule:
-    """Runs the recurrence.
+    """Run the recurrence and return the schedule.
 
-    Per window and rank: A; X for each bundle of the pod as it arrives; then W of an earlier window, before
-    which all orders but ``after`` read A of the next window. Per channel: bundles, two of which a module can
-    hold; then Q and Z of the window before, Z once all channels have their Q. ``between`` moves Q and then Z
-    in equal parts, one after each bundle; ``early`` moves such parts also while it waits for the bundles of
-    ranks that still read.
+    Each rank does, per window: A; X for each bundle of the pod as it arrives; then W of an earlier window.
+    All orders except ``after`` read A of the next window before this W. Each channel moves bundles, two of
+    which a module can hold; then Q and Z of the window before, Z once all channels have their Q. ``between``
+    moves Q and then Z in equal parts, one after each bundle; ``early`` also moves such parts while it waits
+    for the bundles of ranks that still read.
 
-    Where tile lists are made, ranks list the targets of the next window after they have read the adjacency
-    of this one. The host reads these lists after its first bundle, or at once where it moves none, merges
-    them, and writes the tile list between two other transfers, at the latest after them. The adjacency of
-    the next window waits for that.
+    If tile lists are made, ranks list the targets of the next window after they have read the adjacency of
+    this one. The host reads these lists after its first bundle, or at once if it moves no bundles. It merges
+    them, and writes the tile list between two other transfers, or after the last one. The adjacency of the
+    next window waits for this.
 
     Args:
         times: The durations.
-        channels: Channels, among which the ranks are divided evenly and in order.
-        order: One of :data:`onehop.plans.ndp.HOST_ORDERS`; the last two only where bundles use the Host-path.
+        channels: Number of channels; ranks are divided among them evenly and in order.
+        order: One of :data:`onehop.plans.ndp.HOST_ORDERS`; the last two only if bundles use the Host-path.
         record: Number of windows whose events are kept.
     """
     windows, ranks = times.adjacency.shape
     record = min(record, windows)
-    # Per rank A, W and its pod's bundles; per channel Q, Z and bundles read and written; by pieces. Q and Z
-    # of a window have a part for each bundle of the next one, of which a channel moves at most as many as
-    # ranks.
+    # Upper bound of the number of events. Each rank has A, W and its pod's bundles; each channel has Q, Z and
+    # bundles read and written; all come in pieces. Q and Z of a window have a part for each bundle of the
+    # next window, and a channel moves at most as many of these as there are ranks.
     pieces = int(times.pieces[: record + 1].sum())
     most = record * (2 * ranks + 4 * channels) + pieces * ranks * (1 + times.pod + 1 + 2 * channels) + 1
     rank_busy, channel_busy = np.zeros((ranks, len(RANK_PHASES))), np.zeros((channels, len(CHANNEL_PHASES)))
     of_windows, event_time = np.zeros((windows, 4)), np.zeros((most, 2))
     event_what = np.zeros((most, 3), dtype=np.int32)
-    # Copies that the native loop reads live as long as this list.
+    # This list keeps the copies that the native loop reads alive.
     read: list[NDArray[Any]] = []
 
     def address(values: NDArray[Any], dtype: type = np.float64) -> int:

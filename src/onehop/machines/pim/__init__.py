@@ -1,4 +1,4 @@
-"""Near-bank machines: small cores at the banks of memory modules, fed by a host, as UPMEM's are."""
+"""Near-bank machines: small cores at the banks of memory modules, supplied by a host, as in UPMEM."""
 
 from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.machine import Machine

@@ -1,4 +1,4 @@
-"""The links' fit to half of the measured transfers; on the rest, the errors that simulators are judged by."""
+"""The fit of the links to half of the measured transfers, and the errors of the fit on the other half."""
 
 import math
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from onehop.machines.pim.config import PimConfig
 from onehop.machines.pim.links import push_ns, retrieve_ns
 from onehop.machines.pim.measured import FITTED, TRANSFERS, Transfer
 
-# A correlation of fewer says nothing.
+# A correlation of fewer points has no meaning.
 _LEAST = 2
 DIRECTIONS = ("to the cores", "from the cores")
 
@@ -23,11 +23,11 @@ class Errors:
 
     Attributes:
         points: Number of measurements.
-        r2: Square of the correlation of times, as uPIMulator states it for itself; None where all
-            measurements are of one size, for which a model has one time.
-        mean_error: Mean of the relative errors' magnitudes.
-        bias: Mean of the relative errors: positive where the model is slower than the hardware.
-        worst: Relative error that is largest in magnitude.
+        r2: Square of the correlation of times, the measure that uPIMulator reports. None if all measurements
+            have the same size, because the model then gives one time.
+        mean_error: Mean of the absolute relative errors.
+        bias: Mean of the relative errors; positive if the model is slower than the hardware.
+        worst: The relative error with the largest magnitude.
     """
 
     points: int
@@ -38,13 +38,13 @@ class Errors:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[float, float]]) -> "Errors":
-        """The errors of pairs of a measured and a modelled time.
+        """Return the errors for pairs of a measured and a modelled time.
 
         Args:
-            pairs: At least two, not all measured alike.
+            pairs: At least two pairs, not all with the same measured time.
 
         Raises:
-            ArgumentError: There are fewer than two.
+            ArgumentError: There are fewer than two pairs.
         """
         points = list(pairs)
         if len(points) < _LEAST:
@@ -61,7 +61,7 @@ class Errors:
 
 
 def modelled_ms(config: PimConfig, transfer: Transfer, direction: str) -> float:
-    """Time of a transfer on a machine's links, by cores of one rank, in one of :data:`DIRECTIONS`."""
+    """Return the time of a transfer by cores of one rank over a machine's links, in a direction."""
     few = config.with_(cores=transfer.cores, ranks=1)
     if direction == DIRECTIONS[0]:
         return push_ns(few, transfer.cores * transfer.in_bytes) / 1e6
@@ -69,7 +69,7 @@ def modelled_ms(config: PimConfig, transfer: Transfer, direction: str) -> float:
 
 
 def pairs(config: PimConfig, direction: str, cores: int | None = None) -> list[tuple[float, float]]:
-    """Measured and modelled milliseconds of the held-out transfers, or of those by a number of cores."""
+    """Return measured and modelled ms of the held-out transfers; ``cores`` selects one number of cores."""
     return [
         (ms, modelled_ms(config, each, direction))
         for each, _, ms in _moved(direction)
@@ -78,12 +78,13 @@ def pairs(config: PimConfig, direction: str, cores: int | None = None) -> list[t
 
 
 def fitted(config: PimConfig, direction: str) -> tuple[float, float]:
-    """GB/s of one core and of a full rank: the power of the number of cores that fits the other half best.
+    """Fit the GB/s of one core and of a full rank to half of the measured transfers.
 
-    The sum of squares of the logarithms' errors is least, so that every transfer counts alike.
+    The bandwidth is a power of the number of cores. The fit minimises the squared errors of the logarithms,
+    so every transfer has the same weight.
 
     Args:
-        config: The machine, of which the latency and the cores of a full rank count.
+        config: The machine; the fit uses its latency and the number of cores in a full rank.
         direction: One of :data:`DIRECTIONS`.
 
     Examples:
@@ -103,16 +104,16 @@ def fitted(config: PimConfig, direction: str) -> tuple[float, float]:
 
 
 def _moved(direction: str) -> list[tuple[Transfer, int, float]]:
-    """The transfers in a direction, each with the bytes of a core and its milliseconds."""
+    """Return the transfers in a direction, each with the bytes per core and the milliseconds."""
     if direction == DIRECTIONS[0]:
         return [(each, each.in_bytes, each.in_ms) for each in TRANSFERS]
     return [(each, each.out_bytes, each.out_ms) for each in TRANSFERS if each.out_bytes]
 
 
 def held_out(config: PimConfig) -> dict[str, Errors]:
-    """The errors in both directions, for all held-out transfers and for each number of cores.
+    """Return the errors in both directions, for all held-out transfers and for each number of cores.
 
-    Args:
+    config: The machine; the measurements were made on an UPMEM server.
         config: The machine; the measurements are of an UPMEM server.
 
     Examples:

@@ -1,4 +1,4 @@
-"""A near-bank machine's configuration: every constant with its unit; presets.py names the sources."""
+"""The configuration of a near-bank machine: every constant has a unit, and presets.py names the sources."""
 
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -19,15 +19,16 @@ class PimConfig:
     Attributes:
         name: Name of the machine.
         cores: Number of cores.
-        ranks: Groups of cores that transfer together, as equal in size as possible.
-        core: Each core.
-        links: Between host and cores.
+        ranks: Number of groups of cores that transfer together; groups are as equal in size as possible.
+        core: Properties of each core.
+        links: Properties of the links between host and cores.
         power: Power by consumer.
-        host: The host, which combines.
-        arithmetic: Instructions by dtype.
-        functions: Instructions of comparisons, exponentials and divisions by floating-point dtype, which max,
-            min and attention need. Of a dtype that is missing here a machine has sums alone.
-        estimate: Whether figures are guesses rather than taken from measurements.
+        host: Properties of the host, which combines.
+        arithmetic: Instruction counts by dtype.
+        functions: Instruction counts of comparisons, exponentials and divisions by floating-point dtype,
+            which max, min and attention need. For a dtype that is missing here, the machine can only compute
+            sums.
+        estimate: Whether the figures are guesses instead of values from measurements.
 
     Raises:
         ConfigurationError: A value is out of range.
@@ -84,7 +85,7 @@ class PimConfig:
 
     @property
     def rank_cores(self) -> tuple[int, ...]:
-        """Cores of each rank: the first ones have one more where they do not divide evenly."""
+        """Number of cores in each rank; if they do not divide evenly, the first ranks have one core more."""
         least, more = divmod(self.cores, self.ranks)
         return (least + 1,) * more + (least,) * (self.ranks - more)
 
@@ -94,11 +95,11 @@ class PimConfig:
         return 1e3 / self.core.clock_mhz
 
     def peak_gops(self, dtype: str, multiplies: bool = True) -> float:
-        """10^9 operations a second of all cores, on arithmetic alone.
+        """Return the peak of all cores in 10^9 operations per second, for arithmetic alone.
 
         Args:
             dtype: The numbers' dtype.
-            multiplies: Count a multiply by one and an add, as two operations; else an add only.
+            multiplies: Whether to count a multiply by one and an add, as two operations; if not, only an add.
         """
         costs = self.arithmetic[dtype]
         operations = 2 if multiplies else 1
@@ -106,10 +107,10 @@ class PimConfig:
         return operations * self.cores * self.core.clock_mhz / 1e3 / instructions
 
     def with_(self, **changes: Any) -> "PimConfig":
-        """The machine with other values, by field name; fields of the parts by their own names.
+        """Return the machine with other values, given by field name; this includes the fields of its parts.
 
         Raises:
-            ConfigurationError: No field has such a name, or the value is out of range.
+            ConfigurationError: No field has this name, or the value is out of range.
         """
         changed: dict[str, Any] = {}
         for name, value in changes.items():
@@ -128,28 +129,29 @@ class PimConfig:
         return replace(self, **changed)
 
     def to_toml(self) -> str:
-        """The configuration as a TOML document."""
+        """Return the configuration as a TOML document."""
         return written(self)
 
     def save(self, path: str | Path) -> None:
-        """Writes the TOML file.
+        """Write the configuration to a TOML file.
 
         Raises:
-            StorageError: The file cannot be written; an earlier one stays as it was.
+            StorageError: The file cannot be written; an earlier file stays unchanged.
         """
         write_text("path", path, self.to_toml())
 
     @classmethod
     def from_toml(cls, text: str, base: "PimConfig | None" = None) -> "PimConfig":
-        """The configuration that :meth:`to_toml` wrote; omitted values keep their defaults.
+        """Return the configuration that :meth:`to_toml` wrote; omitted values keep their defaults.
 
         Args:
             text: The document.
-            base: The machine whose values omitted ones keep, instead of the defaults. Tables of arithmetic
-                replace all of its tables, and those of functions go with the dtypes that are left.
+            base: The machine that gives omitted values; None means the defaults. If the document has
+                arithmetic tables, they replace all of the base's arithmetic tables, and only functions of
+                these dtypes are kept.
 
         Raises:
-            ConfigurationError: Not TOML, an unknown key, or a value that does not fit.
+            ConfigurationError: The text is not TOML, a key is unknown, or a value does not fit.
         """
         document = document_of(text)
         if base is not None:
@@ -160,7 +162,7 @@ class PimConfig:
 
     @classmethod
     def load(cls, path: str | Path) -> "PimConfig":
-        """The configuration of a TOML file.
+        """Return the configuration of a TOML file.
 
         Raises:
             ConfigurationError: See :meth:`from_toml`.
@@ -170,10 +172,10 @@ class PimConfig:
 
 
 _PARTS: dict[str, type] = {"core": Core, "links": Links, "power": Power, "host": Host}
-# Far more than any machine has; what is kept for each core must fit into memory.
+# Far more than any machine has; the data kept for each core must fit into memory.
 _MOST_CORES = 1 << 20
 _TOP = ("name", "cores", "ranks", "arithmetic", "functions", "estimate")
-# Values for which zero means that there is none, or that it costs nothing.
+# Values that may be zero; zero means that the part does not exist or costs nothing.
 _MAY_BE_ZERO = dict.fromkeys(
     (
         *("core_to_core_gbps", "call_us", "page_fault_ns", "stack_bytes", "multiply_one", "multiply_full"),
@@ -185,7 +187,7 @@ _MAY_BE_ZERO = dict.fromkeys(
 
 
 def settable() -> list[str]:
-    """The names that :meth:`PimConfig.with_` takes and that are single numbers."""
+    """Return the names that :meth:`PimConfig.with_` accepts and whose values are single numbers."""
     names = ["cores", "ranks"]
     for part in (kind() for kind in _PARTS.values()):
         names += [each.name for each in fields(part) if type(getattr(part, each.name)) in (int, float)]
@@ -193,7 +195,7 @@ def settable() -> list[str]:
 
 
 def _check_limits(links: Links) -> None:
-    """Raises where a single core would be faster than its rank."""
+    """Raise if a single core is faster than its rank."""
     for core, rank, gbps in (
         ("core_push_gbps", "rank_push_gbps", links.rank_push_gbps),
         ("core_pull_gbps", "rank_pull_gbps", links.rank_pull_gbps),

@@ -1,8 +1,8 @@
-"""Time of one core's kernel, from the work of its tasklets.
+"""Time of one core's kernel, computed from the work of its tasklets.
 
-A core issues one instruction a cycle at most, a tasklet one every ``reissue_cycles``, and a core serves one
-transfer at a time. So a kernel takes the longest of: all instructions; the busiest tasklet's instructions,
-spread out, plus its transfers; all transfers.
+A core issues at most one instruction per cycle, a tasklet issues one every ``reissue_cycles``, and a core
+serves one transfer at a time. So a kernel takes the longest of three times: all instructions; the busiest
+tasklet's instructions at its own issue rate, plus its transfers; all transfers.
 """
 
 from dataclasses import dataclass
@@ -16,23 +16,24 @@ from onehop.machines.pim.scheme import padded
 from onehop.machines.pim.shapes import WorkCounts
 from onehop.plans.pim import PimPlan
 
-# A sequential reader has two pages of working memory.
+# A sequential reader uses two pages of working memory.
 READER_PAGES = 2
-# The test for a hub: a compare and a branch (assumption), since the host gives hubs the lowest numbers.
+# The test for a hub: a compare and a branch (assumption), because the host gives hubs the lowest numbers.
 _HUB_INSTRUCTIONS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """The types and operations that a kernel is compiled for.
+    """The dtypes and operations that a kernel is compiled for.
 
     Attributes:
         dtype: Dtype of features and values.
         sums: Dtype of the accumulators.
-        multiplies: Whether values are read and multiplied by.
+        multiplies: Whether values are read and multiplied with the features.
         value_bits: Significant bits that a multiply processes.
-        compares: Whether the largest or smallest is kept, instead of sums; "sums" are then these.
-        adds: Whether values are added to features, instead of multiplied by.
+        compares: Whether the kernel keeps the largest or smallest value instead of a sum; "sums" then means
+            these values.
+        adds: Whether values are added to features instead of multiplied.
     """
 
     dtype: str
@@ -53,26 +54,26 @@ class Kernel:
         return ITEM_BYTES[self.sums]
 
     def filled(self, config: PimConfig, width: int) -> int:
-        """Columns of a row whose features and sums are both padded to the alignment of transfers."""
+        """Return the columns of a row after padding features and sums to the alignment of transfers."""
         return padded(width, min(self.item, self.sum_item), config.core.alignment_bytes)
 
 
 def interpolate(points: Points, at: float | np.ndarray) -> np.ndarray:
-    """The curve's value; beyond its ends, the value at the end."""
+    """Return the curve's value; beyond its ends, the value at the end."""
     places, values = zip(*points, strict=True)
     result: np.ndarray = np.interp(at, places, values)
     return result
 
 
 def multiply_instructions(costs: Arithmetic, bits: float) -> float:
-    """Instructions of one multiply by a number of ``bits`` significant bits."""
+    """Return the instructions of one multiply by a number with ``bits`` significant bits."""
     steps = costs.significant_bits - 1
     share = min(max(bits - 1, 0), steps) / steps
     return costs.multiply_one + (costs.multiply_full - costs.multiply_one) * share
 
 
 def arithmetic_instructions(config: PimConfig, kernel: Kernel) -> float:
-    """Instructions of one element of one edge: of adding or comparing it, and of the multiply before."""
+    """Return the instructions per element of one edge: an add or compare, and a multiply if needed."""
     add = max(config.arithmetic[kernel.sums].accumulate, config.arithmetic[kernel.dtype].accumulate)
     combine = config.functions[kernel.dtype].compare if kernel.compares else add
     if not kernel.multiplies:
@@ -83,19 +84,19 @@ def arithmetic_instructions(config: PimConfig, kernel: Kernel) -> float:
 
 
 def hub_rows(config: PimConfig, plan: PimPlan, kernel: Kernel, width: int) -> int:
-    """The number of sources whose features a core keeps in its working memory."""
+    """Return the number of sources whose features a core keeps in its working memory."""
     return plan.hub_bytes // (kernel.filled(config, width) * kernel.item)
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Cycles of transfers of one row, and instructions of writing one.
+    """Cycles of the transfers of one row, and instructions of writing one row.
 
     Attributes:
-        read: Reading its features.
-        write: Writing its sums.
-        read_sums: Reading sums that are added to.
-        instructions: For its bounds, its clearing, and starting the write.
+        read: Cycles of reading the row's features.
+        write: Cycles of writing the row's sums.
+        read_sums: Cycles of reading existing sums that the kernel adds to.
+        instructions: Instructions for the row's bounds, its clearing, and starting the write.
     """
 
     read: float
@@ -107,10 +108,11 @@ class _Row:
 def tasklet_cycles(
     config: PimConfig, plan: PimPlan, kernel: Kernel, counts: WorkCounts, width: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Instructions and cycles of transfers of every tasklet; and cycles of a core before and after its edges.
+    """Return each tasklet's instructions and transfer cycles, and each core's cycles outside of its edges.
 
     Returns:
-        [parts, cores, tasklets] twice, and [parts, cores].
+        Instructions and cycles, [parts, cores, tasklets] each; and a core's cycles before and after its
+        edges, [parts, cores].
     """
     core, filled_width = config.core, kernel.filled(config, width)
     row = _Row(
@@ -138,7 +140,7 @@ def tasklet_cycles(
         instructions = instructions + counts.rows * row.instructions
         transfers = transfers + counts.rows * (row.write + index)
         return instructions, transfers, aside
-    # The third stream, of rows.
+    # COO has a third stream, the row numbers.
     transfers = transfers + counts.edges * index
     instructions = instructions + counts.edges * core.coo_edge_instructions
     instructions = instructions + counts.filled * row.instructions
@@ -155,7 +157,7 @@ def tasklet_cycles(
 def _shared_rows(
     config: PimConfig, plan: PimPlan, kernel: Kernel, counts: WorkCounts, width: int, row: _Row
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Cycles where tasklets share rows: each one's transfers, and the core's work after them."""
+    """Return cycles when tasklets share rows: each one's transfers, and the core's work after them."""
     reissue = config.core.reissue_cycles
     if kernel.compares:
         each = config.functions[kernel.dtype].compare
@@ -165,12 +167,12 @@ def _shared_rows(
     busy = counts.of_core((counts.edges > 0).astype(np.float64))
     one_by_one = busy * (row.write + row.read_sums + reissue * adds)
     others = np.maximum(counts.filled - 1, 0)
-    # First rows are kept aside, last rows are added to the existing sums.
+    # First rows are kept aside; last rows are added to the existing sums.
     transfers = others * row.write + (counts.filled > 1) * row.read_sums
     if plan.fold == "serial":
         return transfers, one_by_one
-    # Level by level, pairs of tasklets add at the same time. Then each row, of which there are at most as
-    # many as tasklets, is added to the existing sums. A level costs as much as a row (assumption).
+    # Level by level, pairs of tasklets add at the same time. Then each shared row is added to the existing
+    # sums; there are at most as many shared rows as tasklets. A level costs as much as a row (assumption).
     levels = np.ceil(np.log2(np.maximum(busy, 1)))
     level = np.maximum(reissue, busy / 2) * (config.core.row_instructions + adds)
     return transfers, levels * level + busy * (row.write + row.read_sums)
@@ -179,7 +181,7 @@ def _shared_rows(
 def core_cycles(
     config: PimConfig, plan: PimPlan, kernel: Kernel, counts: WorkCounts, width: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Cycles of every core's kernel, and busy cycles of each tasklet.
+    """Return the cycles of every core's kernel, and the busy cycles of each tasklet.
 
     Returns:
         [parts, cores], and [parts, cores, tasklets].
@@ -192,16 +194,16 @@ def core_cycles(
 def bottleneck(
     core: Core, counts: WorkCounts, instructions: np.ndarray, transfers: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The longest of all instructions, all transfers, and the busiest tasklet's both.
+    """Return the longest of all instructions, all transfers, and the busiest tasklet's time for both.
 
     Args:
         core: The core.
-        counts: The work; only the number of tasklets that an entry represents is read.
+        counts: The work; only the number of tasklets that an entry represents is used.
         instructions: [parts, cores, tasklets].
         transfers: [parts, cores, tasklets], cycles.
 
     Returns:
-        [parts, cores], and [parts, cores, tasklets], cycles that each tasklet would take alone.
+        [parts, cores], and [parts, cores, tasklets], the cycles that each tasklet would take alone.
     """
     alone = instructions * core.reissue_cycles + transfers
     together = np.maximum(counts.of_core(instructions), counts.of_core(transfers))
@@ -209,7 +211,7 @@ def bottleneck(
 
 
 def bulk_cycles(core: Core, curve: Points, size: float) -> float:
-    """Cycles of transferring ``size`` bytes in pieces no larger than a transfer may be, by a curve of one."""
+    """Return the cycles of moving ``size`` bytes in pieces of at most the largest transfer, by a curve."""
     whole, rest = divmod(size, core.dma_most_bytes)
     cycles = whole * interpolate(curve, core.dma_most_bytes)
     return float(cycles + (interpolate(curve, rest) if rest else 0.0))

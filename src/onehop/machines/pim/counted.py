@@ -1,4 +1,4 @@
-"""The work of each core and tasklet, counted on a graph."""
+"""The work of each core and tasklet, counted for a given graph."""
 
 import weakref
 from collections import OrderedDict
@@ -14,15 +14,15 @@ from onehop.graph import Graph
 from onehop.machines.native import extension
 from onehop.machines.pim.shapes import CutRule, WorkCounts, edge_bounds, equal_bounds
 
-# Least distance that the kernel reads columns ahead.
+# Minimum number of columns that the kernel reads ahead.
 _PADDING = 16
-# Bytes of counts that a graph's shapes may cache.
+# Maximum size in bytes of the counts that a graph's shapes may cache.
 _KEPT_BYTES = 512 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Cuts:
-    """Positions of the pieces of each part, as the native code writes and reads them.
+    """Positions of each part's pieces, in the form that the native code writes and reads.
 
     Attributes:
         core_rows: [parts, 2, cores], int64.
@@ -33,7 +33,7 @@ class Cuts:
     tasklets: np.ndarray
 
     def counts(self) -> WorkCounts:
-        """The sizes of the pieces."""
+        """Return the sizes of the pieces."""
         t = self.tasklets
         return WorkCounts(
             t[:, 1] - t[:, 0], t[:, 3] - t[:, 2], t[:, 4], self.core_rows[:, 1] - self.core_rows[:, 0]
@@ -45,10 +45,10 @@ class Parts:
     """A graph cut into blocks of columns.
 
     Attributes:
-        bounds: [parts + 1], int64: the columns.
-        positions: [parts, rows + 1], int64: positions of each row's edges of each part.
-        filled: [parts, rows + 1], int32: number of non-empty rows before it.
-        largest_row: [parts]: edges of the longest row.
+        bounds: [parts + 1], int64: the columns at which the parts begin, and the end.
+        positions: [parts, rows + 1], int64: positions of each row's edges in each part.
+        filled: [parts, rows + 1], int32: number of non-empty rows before each row.
+        largest_row: [parts]: number of edges in the longest row.
     """
 
     bounds: np.ndarray
@@ -67,7 +67,7 @@ class GraphShapes:
 
     def __init__(self, graph: Graph) -> None:
         self.num_src, self.num_dst, self.num_edges = graph.num_src, graph.num_dst, graph.num_edges
-        # Not the graph itself: an object that is kept with a graph must not keep it alive.
+        # A weak reference: an object that is kept with a graph must not keep the graph alive.
         self._graph = weakref.ref(graph)
         self._parts: OrderedDict[tuple[int, str], Parts] = OrderedDict()
         self._cuts: OrderedDict[tuple[int, str, CutRule], tuple[Cuts, WorkCounts]] = OrderedDict()
@@ -76,19 +76,19 @@ class GraphShapes:
         self._out_degrees: np.ndarray | None = None
 
     def part_columns(self, parts: int, cut: str) -> np.ndarray:
-        """Return [parts]: columns of each part."""
+        """Return [parts]: number of columns in each part."""
         return np.diff(self.bounds(parts, cut))
 
     def counts(self, parts: int, cut: str, rule: CutRule) -> WorkCounts:
-        """Counts the graph's edges and rows."""
+        """Count the edges and rows of every piece."""
         return self._cut(parts, cut, rule)[1]
 
     def largest_rows(self, parts: int, cut: str) -> np.ndarray:
-        """Return [parts]: edges of the longest row."""
+        """Return [parts]: number of edges in the longest row."""
         return self.parts(parts, cut).largest_row
 
     def hub_edges(self, parts: int, cut: str, rule: CutRule, hubs: int) -> np.ndarray:
-        """Return [parts, cores, tasklets]: edges from the ``hubs`` sources of each part with most edges."""
+        """Return [parts, cores, tasklets]: edges from each part's ``hubs`` sources with the most edges."""
         bounds, tasklets = self.bounds(parts, cut), self.cuts(parts, cut, rule).tasklets
         col, _ = self.columns(parts, cut, with_origin=False)
         counts = np.empty((parts, rule.cores, rule.tasklets), dtype=np.int64)
@@ -109,18 +109,18 @@ class GraphShapes:
         return counts
 
     def cuts(self, parts: int, cut: str, rule: CutRule) -> Cuts:
-        """Positions of the pieces."""
+        """Return the positions of the pieces."""
         return self._cut(parts, cut, rule)[0]
 
     def bounds(self, parts: int, cut: str) -> np.ndarray:
-        """Return [parts + 1]: the columns at which the parts begin."""
+        """Return [parts + 1]: the columns at which the parts begin, and the end."""
         if cut == "equal":
             return equal_bounds(self.num_src, parts)
         return edge_bounds(self.out_degrees, parts)
 
     @property
     def out_degrees(self) -> np.ndarray:
-        """Return [num_src]: edges of each source."""
+        """Return [num_src]: number of edges of each source."""
         if self._out_degrees is None:
             self._out_degrees = self.graph.out_degrees.numpy()
         return self._out_degrees
@@ -134,7 +134,7 @@ class GraphShapes:
         return graph
 
     def parts(self, parts: int, cut: str) -> Parts:
-        """The graph cut by columns."""
+        """Return the graph cut by columns."""
         key = (parts, cut)
         if key not in self._parts:
             self._parts[key] = self._count(parts, cut)
@@ -144,11 +144,11 @@ class GraphShapes:
         return self._parts[key]
 
     def columns(self, parts: int, cut: str, with_origin: bool) -> tuple[Tensor, Tensor | None]:
-        """Sorts the edges by part.
+        """Sort the edges by part.
 
         Returns:
-            [E + padding], int32: columns, counted from their part's first; and, if requested, [E], int64: the
-            edges' places in the graph's order.
+            [E + padding], int32: columns, counted from the first column of their part; and, if requested,
+            [E], int64: the edges' positions in the graph's order.
         """
         key = (parts, cut, with_origin)
         if self._columns is None or self._columns[0] != key:
@@ -208,7 +208,7 @@ class GraphShapes:
 
 
 def cut_parts(parts: Parts, rows: int, rule: CutRule) -> Cuts:
-    """Cuts every part by a rule."""
+    """Cut every part by a rule."""
     number = len(parts.bounds) - 1
     core_rows = np.empty((number, 2, rule.cores), dtype=np.int64)
     tasklets = np.empty((number, 5, rule.cores, rule.tasklets), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The host as a baseline: the same sums by torch, measured here, and in float64."""
+"""The host as a baseline: torch's own sums measured on this machine, and sums in float64."""
 
 import statistics
 import time
@@ -14,9 +14,9 @@ from onehop.plans import CpuPlan
 
 
 def measured_ns(graph: Graph, x: Tensor, weight: Tensor | None = None, rounds: int = 3) -> float:
-    """Median time of torch's own sparse product on this machine, in the dtype of x, after one warm-up.
+    """Measure the median time of torch's own sparse product here, in the dtype of x, after one warm-up.
 
-    Floats use compressed rows. For integers torch has a product of a COO matrix only. ``x``: [num_src, F];
+    Floats use compressed rows; for integers, torch only has a product of a COO matrix. ``x``: [num_src, F];
     ``weight``: [E], in the caller's edge order, or None for ones.
     """
     values = torch.ones(graph.num_edges, dtype=x.dtype, device="cpu")
@@ -24,7 +24,7 @@ def measured_ns(graph: Graph, x: Tensor, weight: Tensor | None = None, rounds: i
         values = weight.to(x.dtype) if graph.perm is None else weight.to(x.dtype)[graph.perm.long()]
     size = (graph.num_dst, graph.num_src)
     if x.dtype.is_floating_point:
-        # int32 where possible: torch's faster kind.
+        # Use int32 if possible: torch's product is faster with it.
         rowptr = graph.rowptr.int() if graph.num_edges < 2**31 else graph.rowptr
         col = graph.col if rowptr.dtype == torch.int32 else graph.col.long()
         with warnings.catch_warnings():
@@ -49,10 +49,10 @@ def measured_ns(graph: Graph, x: Tensor, weight: Tensor | None = None, rounds: i
 def largest_error(
     graph: Graph, x: Tensor, weight: Tensor | None, reduce: str, out: Tensor, block: int = 32
 ) -> float:
-    """The largest difference between a result [num_dst, F] and the sum (or mean) in float64.
+    """Return the largest difference between a result [num_dst, F] and the sum (or mean) in float64.
 
-    ``x``: [num_src, F]; ``weight``: [E], in the caller's edge order, or None for ones; ``block`` columns are
-    compared at a time.
+    ``x``: [num_src, F]; ``weight``: [E], in the caller's edge order, or None for ones; ``block`` is the
+    number of columns that are compared at a time.
     """
     worst = 0.0
     values = None if weight is None else weight.double()

@@ -12,7 +12,7 @@ from onehop.machines.pim.parts import Links, Points
 
 
 def broadcast_gbps(config: PimConfig) -> float:
-    """Rate of sending all cores of every rank the same, counted at the receivers."""
+    """Return the rate of sending the same data to all cores of every rank, counted at the receivers."""
     links = config.links
     full = links.broadcast_gbps[0][1]
     share = fmean(_ranks_gbps(config, links.core_push_gbps, full)) / full
@@ -20,32 +20,32 @@ def broadcast_gbps(config: PimConfig) -> float:
 
 
 def push_gbps(config: PimConfig) -> float:
-    """Rate of sending each core its own data."""
+    """Return the rate of sending each core its own data."""
     links = config.links
     return min(links.push_gbps, sum(_ranks_gbps(config, links.core_push_gbps, links.rank_push_gbps)))
 
 
 def pull_limit_gbps(config: PimConfig) -> float:
-    """Rate at which the cores of all ranks send."""
+    """Return the rate at which the cores of all ranks send together."""
     return sum(_ranks_gbps(config, config.links.core_pull_gbps, config.links.rank_pull_gbps))
 
 
 def broadcast_ns(config: PimConfig, delivered_bytes: float) -> float:
-    """Time of sending all cores of every rank the same, counted at the receivers; latency included."""
+    """Return the time of sending the same data to all cores of every rank, including latency."""
     call_ns = config.links.call_us * 1e3
     return delivered_bytes / broadcast_gbps(config) + call_ns if delivered_bytes else 0.0
 
 
 def push_ns(config: PimConfig, sent_bytes: float) -> float:
-    """Time of sending each core its own data; latency included."""
+    """Return the time of sending each core its own data, including latency."""
     return sent_bytes / push_gbps(config) + config.links.call_us * 1e3 if sent_bytes else 0.0
 
 
 def retrieve_ns(config: PimConfig, rank_blocks: np.ndarray, reuse_buffers: bool) -> float:
-    """Time of receiving a block of a given size from each core of every rank; latency included.
+    """Return the time of receiving a block of a rank's size from each of its cores, including latency.
 
-    Where the host's buffers are kept, the first touches of their pages cost nothing: the measured rates
-    include buffers that are new in every call. That the rates include this is a hypothesis.
+    If the host reuses its buffers, first touches of their pages cost nothing: the measured rates include
+    buffers that are new in every call. That the rates include this is a hypothesis.
     """
     links = config.links
     sizes = rank_blocks * np.array(config.rank_cores)
@@ -62,7 +62,7 @@ def retrieve_ns(config: PimConfig, rank_blocks: np.ndarray, reuse_buffers: bool)
 def merge_ns(
     links: Links, rows: Sequence[float], widths: Sequence[float], adds: Sequence[bool], threads: int
 ) -> float:
-    """Time of copying or adding rows of slices of a given number of 4-byte values, by a number of threads."""
+    """Return the time of copying or adding rows of slices of 4-byte values, by a number of threads."""
     time = 0.0
     for count, width, add in zip(rows, widths, adds, strict=True):
         time += count * float(interpolate(links.add_ns if add else links.copy_ns, width))
@@ -70,7 +70,7 @@ def merge_ns(
 
 
 def shared_finish(sizes: np.ndarray, gbps: float) -> np.ndarray:
-    """End times in ns of several transfers of ``sizes`` bytes, [n], that share a link evenly."""
+    """Return end times in ns of transfers of ``sizes`` bytes, [n], that share a link evenly."""
     order = np.argsort(sizes, kind="stable")
     finish = np.empty(len(sizes))
     time, before = 0.0, 0.0
@@ -82,13 +82,13 @@ def shared_finish(sizes: np.ndarray, gbps: float) -> np.ndarray:
 
 
 def _ranks_gbps(config: PimConfig, core_gbps: float, rank_gbps: float) -> list[float]:
-    """Rate of each rank by its cores: a power law through one core's rate and a full rank's."""
+    """Return the rate of each rank by its cores: a power law through one core's rate and a full rank's."""
     points = (1.0, core_gbps), (float(config.links.full_rank_cores), rank_gbps)
     return [_power_law(points, cores) for cores in config.rank_cores]
 
 
 def _power_law(points: Points, at: float) -> float:
-    """The curve's value, interpolated on logarithms; beyond its ends, the value at the end."""
+    """Return the curve's value, interpolated on logarithms; beyond its ends, the value at the end."""
     places, values = zip(*points, strict=True)
     logs = [math.log(value) for value in values]
     return math.exp(float(np.interp(math.log(at), [math.log(place) for place in places], logs)))

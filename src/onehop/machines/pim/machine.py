@@ -1,4 +1,4 @@
-"""A simulated near-bank machine: aggregates exactly as a plan says, and reports the time that would take."""
+"""A simulated near-bank machine: aggregates exactly as a plan says, and reports the simulated time."""
 
 import weakref
 from dataclasses import replace
@@ -32,14 +32,14 @@ class Machine:
     """A near-bank machine.
 
     Args:
-        config: Its configuration; None means :func:`upmem_v1a`.
-        plan: The plan for aggregations that have none of their own; None means one made for each graph, width
-            and dtype by :meth:`plan`.
-        dtype: Type of the features in the machine where no plan names one; None means unchanged. An integer
-            type means that float features are quantised.
-        tune: Search the plan of each graph, width and dtype when it is first met, which takes hundredths of a
-            second and a pass over the edges for each way to cut them. False means the plan that is best if
-            everything is balanced.
+        config: The machine's configuration; None means :func:`upmem_v1a`.
+        plan: The plan for aggregations that give none; None means that :meth:`plan` makes one for each graph,
+            width and dtype.
+        dtype: Dtype of the features inside the machine if the plan names none; None means unchanged. An
+            integer dtype means that float features are quantised.
+        tune: Whether to search for a plan when a graph, width and dtype is first used. The search takes
+            hundredths of a second and a pass over the edges for each way to cut them. False means the plan
+            that is best if the work is perfectly balanced.
 
     Examples:
         >>> import onehop, torch
@@ -80,31 +80,31 @@ class Machine:
         return self.config.name
 
     def describe(self) -> str:
-        """One line that describes the machine."""
+        """Return one line that describes the machine."""
         c = self.config
         kind = "estimated near-bank machine" if c.estimate else "near-bank machine"
         return f"simulated {kind} {c.name}: {c.cores} cores in {c.ranks} ranks at {c.core.clock_mhz:g} MHz"
 
     def refuse(self, dtype: torch.dtype) -> str | None:
-        """Return why it cannot aggregate features of this dtype, or None if it can."""
+        """Return why the machine cannot aggregate features of this dtype, or None if it can."""
         return Sum.refuse(self.config, dtype, self._machine_dtype)
 
     @property
     def _machine_dtype(self) -> str | None:
-        """Dtype of features in the machine where no plan is given; None means their own."""
+        """Dtype of features in the machine if no plan is given; None means their own dtype."""
         return self._dtype if self._plan is None or self._plan.dtype is None else self._plan.dtype
 
     def shapes(self, graph: Graph) -> GraphShapes:
-        """The work of cores and tasklets for a graph, kept with the graph."""
+        """Return the work of cores and tasklets for a graph; it is kept with the graph."""
         shapes = self._shapes.get(graph)
         if shapes is None:
             shapes = self._shapes[graph] = GraphShapes(graph)
         return shapes
 
     def plan(self, graph: Graph, width: int, dtype: str = "float32", weighted: bool = False) -> PimPlan:
-        """The plan for a graph where none is given: the tuner's, or the default if the machine does not tune.
+        """Return the plan for a graph if none is given: the tuner's plan, or the default if tuning is off.
 
-        It streams, should the sums need more memory than the search assumed. Plans are kept with the graph.
+        The plan streams if the sums need more memory than the search assumed. Plans are kept with the graph.
 
         Args:
             graph: The graph.
@@ -125,7 +125,7 @@ class Machine:
         if key not in tuned:
             plans = candidates(self.config, PimPlan())
             order = ranked(self.config, self.shapes(graph), width, kernel, plans)
-            # Where nothing fits at once, the default streams.
+            # If nothing fits at once, use the default plan, which streams.
             tuned[key] = replace(order[0][0], stream=True) if order else self._default(graph, width, kernel)
         return tuned[key]
 
@@ -136,9 +136,9 @@ class Machine:
     def default_plan(
         self, graph: Graph, width: int, dtype: str = "float32", weighted: bool = False
     ) -> PimPlan:
-        """The plan with the best grid if everything were balanced: it uses the graph's size only.
+        """Return the plan with the best grid for perfectly balanced work, from the graph's size only.
 
-        It takes the arguments of :meth:`plan` and raises its errors.
+        The arguments and errors are the same as for :meth:`plan`.
         """
         check_integer("width", width)
         return self._default(graph, width, self.kernel(PimPlan(), dtype, weighted))
@@ -146,7 +146,7 @@ class Machine:
     def kernel(
         self, plan: PimPlan, dtype: str, weighted: bool = False, sums: str | None = None, bits: float = 1.0
     ) -> Kernel:
-        """The kernel of a plan; without data, sums of int8 and int16 are assumed to be int32."""
+        """Return the kernel of a plan; without data, sums of int8 and int16 are assumed to be int32."""
         self._check_dtype(dtype)
         if sums is None:
             sums = plan.accumulator or ("int32" if dtype in ("int8", "int16") else dtype)
@@ -161,20 +161,20 @@ class Machine:
         dtype: str = "float32",
         weighted: bool = False,
     ) -> PimReport:
-        """Simulates an aggregation without computing its result.
+        """Simulate an aggregation without computing its result.
 
         Args:
-            graph: A graph, or its size: :class:`BalancedShapes`, which assumes that everything is balanced
+            graph: A graph; or only its size as :class:`BalancedShapes`, which assumes perfectly balanced work
                 and needs no arrays.
             width: Feature columns.
-            plan: None means the machine's own, or :meth:`plan`; for a size the default.
-            dtype: Dtype of the features in the machine, where the plan names none.
+            plan: The plan. None means the machine's own plan, or :meth:`plan`; for a size, the default plan.
+            dtype: Dtype of the features in the machine, if the plan names none.
             weighted: Whether edges have weights.
 
         Raises:
-            ArgumentError: The width is not an integer of at least 1, or the plan fits neither it nor the
-                machine.
-            MachineMemoryError: It needs more memory than a core has.
+            ArgumentError: The width is not an integer of at least 1, or the plan does not fit the width or
+                the machine.
+            MachineMemoryError: The plan needs more memory than a core has.
         """
         check_integer("width", width)
         shapes = self.shapes(graph) if isinstance(graph, Graph) else graph
@@ -200,20 +200,21 @@ class Machine:
     ) -> tuple[Tensor, PimReport]:
         """Aggregates features over a graph, as :func:`onehop.aggregate` does.
 
-        Scales, the division of means and quantisation run on the host, like the dense half of a layer.
+        The host computes scales, the division of means and quantisation, as it computes the dense half of a
+        layer.
 
         Args:
             graph: The graph.
             x: [num_src, F], on the CPU: int8, int16, int32, int64, float32 or float64.
-            plan: None means the machine's own, or :meth:`plan`.
+            plan: The plan. None means the machine's own plan, or :meth:`plan`.
             weight: [E], in the caller's edge order, of the dtype of x; None means 1.
             reduce: "sum" or "mean".
-            src_scale: [num_src]; None means 1. For float features.
-            dst_scale: [num_dst]; None means 1. For float features.
+            src_scale: [num_src], for float features only; None means 1.
+            dst_scale: [num_dst], for float features only; None means 1.
 
         Returns:
-            [num_dst, F], of the dtype of x; for integers, sums are of the accumulator's type, and means
-            float32. And the report.
+            [num_dst, F], in the dtype of x, and the report. For integer features, sums have the accumulator's
+            dtype and means are float32.
 
         Raises:
             ArgumentError: A shape, dtype or plan does not fit, or sums could overflow.
@@ -224,16 +225,16 @@ class Machine:
         dtype = (chosen.dtype if chosen is not None else None) or self._dtype or NAMES[x.dtype]
         self._check_dtype(dtype)
         if chosen is None:
-            # Without columns any plan will do.
+            # Without columns, any plan works.
             chosen = self.plan(graph, max(x.size(1), 1), dtype, weight is not None)
         return self._run(Sum.of(graph, inputs, chosen, dtype), graph, chosen)
 
     def refuse_extremum(self, dtype: torch.dtype) -> str | None:
-        """Return why it has no max and min of features of this dtype, or None if it has."""
+        """Return why max and min of features of this dtype are not supported, or None if they are."""
         return Extremum.refuse(self.config, dtype, self._machine_dtype)
 
     def refuse_attention(self, graph: Graph, size: AttentionSize) -> str | None:
-        """Return why it does not run such an attention over a graph, or None if it does."""
+        """Return why the machine cannot run this attention over a graph, or None if it can."""
         reason = Attention.refuse(self.config, size, self._machine_dtype)
         if reason is not None:
             return reason
@@ -247,18 +248,18 @@ class Machine:
     def extremum(
         self, graph: Graph, call: calls.Extremum, plan: PimPlan | None = None
     ) -> tuple[Tensor, PimReport]:
-        """Max or min over each row's edges: as sums, with a comparison instead of each add.
+        """Compute max or min over each row's edges; the cores compare instead of adding.
 
         Args:
             graph: The graph.
             call: The call, with CPU tensors of float32 or float64; ties are not counted.
-            plan: None means the machine's own, or the tuner's.
+            plan: The plan. None means the machine's own plan, or the tuner's.
 
         Returns:
             [num_dst, F], 0 for rows without edges; and the report.
 
         Raises:
-            ArgumentError: It is refused, or the plan does not fit.
+            ArgumentError: The machine refuses the call, or the plan does not fit.
             MachineMemoryError: The plan needs more memory than a core has.
         """
         reason = self.refuse_extremum(call.x.dtype)
@@ -273,18 +274,19 @@ class Machine:
     def attention(
         self, graph: Graph, call: calls.Attention, plan: PimPlan | None = None
     ) -> tuple[tuple[Tensor, Tensor], PimReport]:
-        """Attention over each row's edges: scores, softmax and weighted sums on the cores.
+        """Compute attention over each row's edges: scores, softmax and weighted sums on the cores.
 
         Args:
             graph: The graph.
             call: The call, with CPU tensors of float32 or float64; weights are not returned.
-            plan: A "csr" plan of one round; None means the fastest, for the machine's own is one for sums.
+            plan: A "csr" plan of one round. None means the fastest one, because the machine's own plan is for
+                sums.
 
         Returns:
             [num_dst, H, V], and [num_dst, 2, H], the first two results of the call; and the report.
 
         Raises:
-            ArgumentError: It is refused, or the plan does not fit.
+            ArgumentError: The machine refuses the call, or the plan does not fit.
             MachineMemoryError: The plan needs more memory than a core has.
         """
         size = AttentionSize.of(call)
@@ -300,7 +302,7 @@ class Machine:
     def _run(self, operator: Operator[R], graph: Graph, plan: PimPlan) -> tuple[R, PimReport]:
         shapes = self.shapes(graph)
         report = operator.cost(self.config, plan, shapes)
-        # The report's plan: it may have more rounds than the one that was chosen.
+        # Use the report's plan: it may have more rounds than the plan that was chosen.
         return operator.execute(self.config, report.plan, shapes), report
 
     def _attention_plan(self, graph: Graph, size: AttentionSize) -> PimPlan | None:

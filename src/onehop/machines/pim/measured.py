@@ -1,25 +1,25 @@
-"""Transfers measured on an UPMEM server by others: of two benchmarks to fit the links, of two held out.
+"""Transfers that others measured on an UPMEM server: two benchmarks to fit the links, two to test the fit.
 
 Source: VIA-Research/uPIMulator at 870d916, tools/upmem_reg_model/data/input.xlsx, columns hw_cpu_to_dpu and
-hw_dpu_to_cpu: milliseconds to and from the cores of one rank. Taken are the benchmarks whose host sends
-each core a block of its own, in parallel, and whose blocks hold at least 32 KiB: VA, RED, SCAN-SSA, SCAN-RSS.
-Bytes of a block follow from the benchmark and its parameter, as the same folder states them: an input of two
-vectors of 4-byte (VA) or one of 8-byte numbers (the others); an output of one vector, but for RED.
+hw_dpu_to_cpu: milliseconds to and from the cores of one rank. The table has the benchmarks whose host sends
+each core its own block, in parallel, with blocks of at least 32 KiB: VA, RED, SCAN-SSA, SCAN-RSS. Bytes of a
+block follow from the benchmark and its parameter, as stated in the same folder: the input is two vectors of
+4-byte numbers (VA) or one vector of 8-byte numbers (the others); the output is one vector, except for RED.
 """
 
 from typing import NamedTuple
 
 
 class Transfer(NamedTuple):
-    """Transfers of one run.
+    """The transfers of one run.
 
     Attributes:
-        benchmark: Its name.
-        cores: Cores, all of one rank.
-        in_bytes: Bytes that each core is sent.
-        in_ms: Time that this took.
-        out_bytes: Bytes that each core returns; 0 where these are too few to tell a rate.
-        out_ms: Time that this took.
+        benchmark: The benchmark's name.
+        cores: Number of cores, all of one rank.
+        in_bytes: Bytes that the host sends to each core.
+        in_ms: Time of sending, in ms.
+        out_bytes: Bytes that each core returns; 0 if they are too few to give a rate.
+        out_ms: Time of returning, in ms.
     """
 
     benchmark: str
@@ -30,7 +30,8 @@ class Transfer(NamedTuple):
     out_ms: float
 
 
-# The benchmarks from which the rates of one core and of a full rank come; no constant comes from the others.
+# The benchmarks that determine the rates of one core and of a full rank; no constant comes from the other
+# benchmarks.
 FITTED = ("VA", "RED")
 
 TRANSFERS = (

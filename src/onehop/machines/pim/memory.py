@@ -1,4 +1,4 @@
-"""A plan's memory in the cores: every array is counted; if it does not fit, another plan that does."""
+"""Memory that a plan needs in the cores, and a replacement plan if the plan does not fit."""
 
 import math
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from onehop.plans.pim import PimPlan
 
 
 def round_slices(cluster: Cluster, rounds: int) -> list[tuple[int, int]]:
-    """The columns of each of a cluster's passes; passes may be empty."""
+    """Return the columns of each of a cluster's passes; passes may be empty."""
     step = math.ceil(cluster.width / rounds)
     return [
         (min(cluster.begin + i * step, cluster.end), min(cluster.begin + (i + 1) * step, cluster.end))
@@ -25,7 +25,7 @@ def round_slices(cluster: Cluster, rounds: int) -> list[tuple[int, int]]:
 
 
 def check_rows(config: PimConfig, plan: PimPlan, kernel: Kernel, width: int) -> None:
-    """Refuses plans whose rows are longer than a transfer.
+    """Refuse plans whose rows are longer than one transfer.
 
     Raises:
         ArgumentError: One transfer cannot move a row, or the plan cannot be placed.
@@ -43,7 +43,7 @@ def check_rows(config: PimConfig, plan: PimPlan, kernel: Kernel, width: int) -> 
 
 
 def stored_width(config: PimConfig, plan: PimPlan, kernel: Kernel, width: int) -> int:
-    """Columns that a row takes in a bank and between host and cores; see :meth:`.Scheme.stored_width`."""
+    """Return the columns that a row takes in a bank and in transfers; see :meth:`.Scheme.stored_width`."""
     scheme = schemes.named(plan.scheme)
     return scheme.stored_width(width, min(kernel.item, kernel.sum_item), config.core.alignment_bytes)
 
@@ -57,9 +57,10 @@ def mram_bytes(
     rows: np.ndarray,
     edges: np.ndarray,
 ) -> np.ndarray:
-    """Bytes that a core's bank must hold: results, features, indices, values, with padding.
+    """Return the bytes that a core's bank must hold: results, features, indices and values, with padding.
 
-    ``width``: columns of a pass; ``columns``: sources of the part; ``rows``, ``edges``: the most of a core.
+    ``width``: columns of a pass; ``columns``: sources of the part; ``rows``, ``edges``: the largest number of
+    rows and edges in a core.
     """
     filled_width = stored_width(config, plan, kernel, width)
     dense = rows * filled_width * kernel.sum_item + columns * filled_width * kernel.item
@@ -70,7 +71,7 @@ def mram_bytes(
 def matrix_bytes(
     config: PimConfig, plan: PimPlan, kernel: Kernel, rows: np.ndarray, edges: np.ndarray
 ) -> np.ndarray:
-    """The matrix's share of :func:`mram_bytes`: where rows begin, or each edge's row; sources; values."""
+    """Return the matrix's share of :func:`mram_bytes`: row begins or each edge's row; sources; values."""
     step = max(config.core.alignment_bytes // kernel.item, 2)
     filled = np.ceil(edges / step) * step
     if plan.format == "csr":
@@ -82,7 +83,7 @@ def matrix_bytes(
 
 
 def wram_bytes(config: PimConfig, plan: PimPlan, kernel: Kernel, width: int) -> int:
-    """Bytes of working memory: features, sums, readers and a stack for every tasklet; and the hubs."""
+    """Return the bytes of working memory: features, sums, readers and a stack per tasklet; and the hubs."""
     filled_width = kernel.filled(config, width)
     streams = 2 + kernel.multiplies
     each = filled_width * (kernel.item + kernel.sum_item)
@@ -97,10 +98,10 @@ class Need:
     """Memory that a plan needs in the core that needs most.
 
     Attributes:
-        mram_bytes: Bytes of its bank.
-        wram_bytes: Bytes of its working memory.
-        core: Its number.
-        sparse_bytes: Bytes of the matrix that are sent to all cores together.
+        mram_bytes: Bytes of the core's bank.
+        wram_bytes: Bytes of the core's working memory.
+        core: The core's number.
+        sparse_bytes: Bytes of the matrix that the host sends to all cores together.
     """
 
     mram_bytes: int
@@ -120,7 +121,7 @@ class Need:
 
 
 def cut_rule(plan: PimPlan, kernel: Kernel, cores: int) -> CutRule:
-    """The rule by which a cluster of a given number of cores is cut."""
+    """Return the rule that cuts the work of a cluster with a given number of cores."""
     return CutRule(
         cores,
         plan.tasklets,
@@ -132,12 +133,12 @@ def cut_rule(plan: PimPlan, kernel: Kernel, cores: int) -> CutRule:
 
 
 def need(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: Kernel) -> Need:
-    """Counts the bytes."""
+    """Count the bytes that the plan needs."""
     placed = layout(config, plan, width).clusters
     number = plan.sp * plan.block_rounds
     columns = shapes.part_columns(number, plan.column_cut)
     worst, worst_core = -1, 0
-    # By rank and block: a rank transfers as much for each core as its fullest needs.
+    # By rank and block: a rank transfers for each core as much as its fullest core needs.
     sparse = np.zeros((config.ranks, plan.block_rounds), dtype=np.int64)
     seen: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
     for cluster in placed:
@@ -154,7 +155,7 @@ def need(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: K
             )
         whole, matrix = seen[key]
         blocks = slice(cluster.part * plan.block_rounds, (cluster.part + 1) * plan.block_rounds)
-        # The largest block that it holds at a time.
+        # The largest block that the core holds at a time.
         most = int(whole[blocks].max())
         ranks = slice(cluster.rank, cluster.rank + cluster.ranks)
         sparse[ranks] = np.maximum(sparse[ranks], matrix[blocks])
@@ -177,10 +178,10 @@ def fits(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: K
 def check_memory(
     config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: Kernel
 ) -> tuple[PimPlan, Need]:
-    """The plan, in more rounds if it streams and needs them; and the memory it needs.
+    """Return the plan and its memory need; a plan that streams may get more rounds.
 
     Raises:
-        MachineMemoryError: It does not fit.
+        MachineMemoryError: The plan does not fit.
     """
     needed = need(config, plan, shapes, width, kernel)
     excess = needed.excess(config.core)
@@ -200,7 +201,7 @@ def check_memory(
 def plan_that_fits(
     config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: Kernel
 ) -> PimPlan | None:
-    """A plan that fits, as close to the given one as possible: another grid, fewer tasklets, then rounds."""
+    """Return the closest plan that fits: another grid, then fewer tasklets, then more rounds; or None."""
     for candidate in _alternatives(config, plan, width):
         if fits(config, candidate, shapes, width, kernel):
             return candidate
@@ -219,7 +220,7 @@ def _alternatives(config: PimConfig, plan: PimPlan, width: int) -> Iterator[PimP
 
 
 def _in_rounds(plan: PimPlan, width: int) -> Iterator[PimPlan]:
-    """The plan in 2, 4, 8, ... rounds altogether; those that split the features first."""
+    """Yield the plan in 2, 4, 8, ... rounds in total; plans that split the features come first."""
     most = max(-(-width // plan.ds), 1)
     for doublings in range(1, 13):
         for blocks in range(doublings + 1):

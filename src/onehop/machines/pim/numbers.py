@@ -21,13 +21,13 @@ TORCH_TYPES: dict[str, torch.dtype] = {
 NAMES = {dtype: name for name, dtype in TORCH_TYPES.items()}
 ITEM_BYTES = {name: dtype.itemsize for name, dtype in TORCH_TYPES.items()}
 INTEGERS = ("int8", "int16", "int32", "int64")
-# For random bits: the length of a number with a given count of significant bits is that count.
+# Number of sampled values.
 _SAMPLE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Quantised:
-    """A tensor in integers.
+    """A tensor quantised to integers.
 
     Attributes:
         values: [N, F], integers.
@@ -39,18 +39,18 @@ class Quantised:
 
 
 def largest(dtype: str) -> int:
-    """The largest number of an integer type."""
+    """Return the largest number of an integer type."""
     return (1 << (8 * ITEM_BYTES[dtype] - 1)) - 1
 
 
 def quantise(x: Tensor, dtype: str, most: int, by_column: bool) -> Quantised:
-    """Symmetric quantisation of x [N, F]: the largest magnitude becomes ``most``; rounds to the nearest.
+    """Quantise x [N, F] symmetrically: the largest magnitude becomes ``most``; values round to the nearest.
 
     Args:
         x: [N, F], floats.
         dtype: The integer type.
         most: Largest magnitude of the integers.
-        by_column: A factor for each column; else one for all.
+        by_column: Whether each column has its own factor; if not, one factor is used for all.
 
     Raises:
         ArgumentError: x has NaN or an infinity, which no integer represents.
@@ -63,18 +63,18 @@ def quantise(x: Tensor, dtype: str, most: int, by_column: bool) -> Quantised:
             "x: expected finite numbers, for it is to be quantised, got NaN or infinity; use a float "
             "dtype in the plan, or correct the features."
         )
-    # In float64: in float32, 2^31 - 1 would be rounded up.
+    # Use float64: in float32, 2^31 - 1 would be rounded up.
     factor = (magnitude.double() / most).clamp_(min=torch.finfo(torch.float32).tiny)
     values = (x.double() / factor).round_().clamp_(-most, most).to(TORCH_TYPES[dtype])
     return Quantised(values, factor)
 
 
 def accumulator(plan: PimPlan, dtype: str, bound: int) -> str:
-    """The type of the sums: the plan's, or the narrowest that holds every sum and partial sum.
+    """Return the dtype of the sums: the plan's, or the narrowest that holds every sum and partial sum.
 
     Raises:
-        ArgumentError: The plan's accumulator could overflow, or every type could (``bound`` is an upper bound
-            of all magnitudes); or it does not match the features.
+        ArgumentError: The plan's accumulator, or every type, could overflow (``bound`` is an upper bound of
+            all magnitudes); or the accumulator does not match the features.
     """
     if dtype not in INTEGERS:
         if plan.accumulator not in (None, dtype):
@@ -107,7 +107,7 @@ def _overflow(dtype: str, bound: int, holding: list[str]) -> str:
 
 
 def degree_bound(rowptr: np.ndarray, weight: np.ndarray | None) -> int:
-    """The largest sum of weights' magnitudes over a row; without weights, the largest degree.
+    """Return the largest sum of absolute weights over a row; without weights, the largest degree.
 
     ``rowptr``: [rows + 1]; ``weight``: [E], integers in the graph's order.
     """
@@ -116,7 +116,8 @@ def degree_bound(rowptr: np.ndarray, weight: np.ndarray | None) -> int:
     if not len(weight):
         return 0
     if weight.dtype == np.int64:
-        # Sums of 64-bit magnitudes may exceed 64 bits; row by row in floats, rounded up a little.
+        # Sums of 64-bit magnitudes may exceed 64 bits, so each row is summed in floats and rounded up a
+        # little.
         starts = rowptr[:-1][np.diff(rowptr) > 0]
         sums = np.add.reduceat(np.abs(weight.astype(np.float64)), starts)
         return math.ceil(float(sums.max(initial=0.0)) * (1 + 1e-9))
@@ -125,13 +126,13 @@ def degree_bound(rowptr: np.ndarray, weight: np.ndarray | None) -> int:
 
 
 def multiply_bits(x: Tensor, weight: Tensor) -> float:
-    """Mean significant bits of the smaller of a feature and a weight, as the machine's routine sees them.
+    """Return the mean significant bits of the smaller of feature and weight, as the multiply routine sees it.
 
     Integers count as unsigned: a negative number uses all bits. A float counts as its significand without
     trailing zeros. Features and weights are assumed to be independent, and both are sampled.
     """
     bits_x, bits_w = _bit_shares(x), _bit_shares(weight)
-    # The mean of the smaller is the sum over b of the chance that both have at least b bits.
+    # The mean of the smaller is the sum over b of the probability that both have at least b bits.
     at_least_x = np.cumsum(bits_x[::-1])[::-1]
     at_least_w = np.cumsum(bits_w[::-1])[::-1]
     return float((at_least_x[1:] * at_least_w[1:]).sum())
@@ -160,7 +161,7 @@ def _bit_shares(values: Tensor) -> np.ndarray:
 
 
 def _lengths(whole: np.ndarray) -> np.ndarray:
-    """Number of bits up to the highest that is set."""
+    """Return the number of bits up to the highest bit that is set."""
     lengths = np.zeros(len(whole), dtype=np.int64)
     rest = whole.copy()
     for step in (32, 16, 8, 4, 2, 1):

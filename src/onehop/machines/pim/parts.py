@@ -2,23 +2,23 @@
 
 from dataclasses import dataclass
 
-# Points of a curve: (where, value), ascending.
+# Points of a curve: (position, value), ascending.
 Points = tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """Instructions of one core for numbers of one type.
+    """Instruction counts of one core for numbers of one type.
 
-    A multiply by a number of ``bits`` significant bits takes
-    ``multiply_one + (multiply_full - multiply_one) * (bits - 1) / (significant_bits - 1)``: the routine works
-    bit by bit and exits early once the smaller operand has no bits left.
+    A multiply by a number of ``bits`` significant bits takes ``multiply_one + (multiply_full - multiply_one)
+    * (bits - 1) / (significant_bits - 1)`` instructions: the routine works bit by bit and exits early once
+    the smaller operand has no bits left.
 
     Attributes:
-        accumulate: For ``sum += value`` in a loop: loads, add, store, loop.
-        multiply_one: Additional, for a multiply by one.
-        multiply_full: Additional, for a multiply by a number that uses all its bits.
-        significant_bits: The number of these bits.
+        accumulate: Instructions of ``sum += value`` in a loop: loads, add, store, loop.
+        multiply_one: Additional instructions of a multiply by one.
+        multiply_full: Additional instructions of a multiply by a number that uses all its bits.
+        significant_bits: Number of significant bits of such a number.
     """
 
     accumulate: float
@@ -29,12 +29,12 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Functions:
-    """Instructions of one core for functions of floating-point numbers of one type.
+    """Instruction counts of one core for functions of floating-point numbers of one type.
 
     Attributes:
-        compare: For ``largest = max(largest, value)`` in a loop: loads, compare, store, loop.
-        exponential: For one exponential.
-        divide: For one division.
+        compare: Instructions of ``largest = max(largest, value)`` in a loop: loads, compare, store, loop.
+        exponential: Instructions of one exponential.
+        divide: Instructions of one division.
     """
 
     compare: float
@@ -47,24 +47,26 @@ class Core:
     """One core and its bank.
 
     Attributes:
-        clock_mhz: Clock.
-        threads: Hardware threads.
-        reissue_cycles: Cycles after which a thread may issue again; with at least as many busy
-            threads, one instruction is issued every cycle.
-        mram_bytes: Size of its bank.
-        wram_bytes: Size of its working memory.
-        iram_bytes: Size of its instruction memory.
-        stack_bytes: Stack of each thread, in working memory.
-        edge_instructions: For each edge, besides the arithmetic: reading index and value, starting a
-            transfer.
-        coo_edge_instructions: COO: for each edge, reading its row and comparing it with the one before.
-        element_instructions: For each element of an edge, besides the arithmetic: addresses and the loop.
-        row_instructions: For each row: bounds, starting the write.
-        row_element_instructions: For each element of a row: clearing the sums.
-        dma_read_cycles: Time of a transfer from the bank by its bytes; linear between the points.
-        dma_write_cycles: The same, to the bank.
-        dma_most_bytes: Largest transfer.
-        alignment_bytes: Every transfer's address and size is a multiple of it.
+        clock_mhz: Clock in MHz.
+        threads: Number of hardware threads.
+        reissue_cycles: Cycles after which a thread may issue again; with at least this many busy threads, the
+            core issues one instruction every cycle.
+        mram_bytes: Size of the core's bank.
+        wram_bytes: Size of the core's working memory.
+        iram_bytes: Size of the core's instruction memory.
+        stack_bytes: Stack size of each thread, in working memory.
+        edge_instructions: Instructions per edge in addition to the arithmetic: reading index and value,
+            starting a transfer.
+        coo_edge_instructions: Instructions per edge in COO to read its row and compare it with the row
+            before.
+        element_instructions: Instructions per element of an edge in addition to the arithmetic: addresses and
+            loop.
+        row_instructions: Instructions per row: bounds, starting the write.
+        row_element_instructions: Instructions per element of a row: clearing the sums.
+        dma_read_cycles: Cycles of a transfer from the bank by its bytes; linear between the points.
+        dma_write_cycles: Cycles of a transfer to the bank by its bytes; linear between the points.
+        dma_most_bytes: Size of the largest transfer.
+        alignment_bytes: The address and the size of every transfer are multiples of this number.
     """
 
     clock_mhz: float = 350.0
@@ -87,31 +89,32 @@ class Core:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Transfers between the host and the cores, and the host's own rates.
+    """Rates of transfers between the host and the cores, and the host's own rates.
 
-    A transfer runs at the smaller of what the cores of all ranks accept and what the host delivers.
+    A transfer runs at the smaller of two rates: what the cores of all ranks accept, and what the host
+    delivers.
 
     Attributes:
-        broadcast_gbps: Rate, counted at the receivers, when all cores of a rank get the same, by the number
-            of ranks; between two points it grows as a power of that number.
+        broadcast_gbps: Rate, counted at the receivers, when all cores of a rank get the same data, by the
+            number of ranks; between two points, it grows as a power of this number.
         push_gbps: Rate of the host when each core gets different data.
         pull_gbps: Rate at which the host receives, by kilobytes of each core's block.
         core_push_gbps: Rate at which one core alone receives.
         core_pull_gbps: Rate at which one core alone sends.
         rank_push_gbps: Rate at which one full rank receives.
         rank_pull_gbps: Rate at which one full rank sends.
-        full_rank_cores: Cores from which on a rank is full. From one core to a full rank, rates grow as a
-            power of the number of cores, as measured transfers do: a rank of 64 receives six times as fast as
-            a core, not 64 times.
+        full_rank_cores: Number of cores from which on a rank is full. From one core to a full rank, rates
+            grow as a power of the number of cores, as measured transfers do: a rank of 64 cores receives six
+            times as fast as one core, not 64 times.
         call_us: Latency of a transfer or a launch.
-        copy_ns: Merging a row's slice of the first part, by its number of 4-byte values.
-        add_ns: Merging one of a further part.
-        host_dram_gbps: Bandwidth of the host's memory: no number of threads merges faster.
-        host_line_bytes: Its cache line: the least that a narrow slice moves.
-        page_bytes: The host's page, and
-        page_fault_ns: what its first touch costs; result buffers that are kept save that.
-        core_to_core_gbps: Rate between cores, without the host; 0 means that there is no such link. With one,
-            clusters that share a feature part add up their partial results themselves.
+        copy_ns: Time of merging a row's slice of the first part, by its number of 4-byte values.
+        add_ns: Time of merging a row's slice of a further part, by its number of 4-byte values.
+        host_dram_gbps: Bandwidth of the host's memory, which limits merging with any number of threads.
+        host_line_bytes: Size of the host's cache line: the minimum that a narrow slice moves.
+        page_bytes: Size of the host's memory page.
+        page_fault_ns: Time of the first touch of a page; reused result buffers save this time.
+        core_to_core_gbps: Rate between cores, without the host; 0 means that there is no direct link. With a
+            link, clusters that share a feature part add up their partial results themselves.
     """
 
     broadcast_gbps: Points = ((1, 16.88), (32, 43.73))
@@ -134,13 +137,13 @@ class Links:
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """Power by consumer.
+    """Power by consumer, in watts.
 
     Attributes:
-        core_w: A core, while its kernel runs.
-        rank_w: A rank besides its cores, all the time.
-        host_w: The host, while it sends, receives, merges or combines.
-        host_idle_w: The host, while it waits for kernels.
+        core_w: Power of a core while its kernel runs.
+        rank_w: Constant power of a rank without its cores.
+        host_w: Power of the host while it sends, receives, merges or combines.
+        host_idle_w: Power of the host while it waits for kernels.
     """
 
     core_w: float = 0.15
@@ -151,11 +154,11 @@ class Power:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The host as it combines: dense products, and steps that read and write whole matrices.
+    """The host's rates for the combination: dense products, and steps that read and write whole matrices.
 
     Attributes:
-        product_gflops: 10^9 multiplications and additions a second of dense float32 products.
-        stream_gbps: 10^9 bytes a second of steps that go through a matrix once, such as activation,
+        product_gflops: 10^9 multiplications and additions per second of dense float32 products.
+        stream_gbps: 10^9 bytes per second of steps that read or write a matrix once, such as activation,
             normalisation and quantising.
     """
 

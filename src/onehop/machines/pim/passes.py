@@ -1,4 +1,4 @@
-"""Passes of a run, one after another, and the report and timeline that they make."""
+"""Passes of a run, executed one after another, and the report and timeline made from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,13 +15,13 @@ from onehop.machines.pim.memory import Need
 from onehop.machines.pim.report import PHASES, PimReport
 from onehop.plans.pim import PimPlan
 
-# Words of the argument block of each core, and two more for each tasklet.
+# Number of words in the argument block of each core, without two more for each tasklet.
 _ARGUMENT_WORDS = 8
 
 
 @dataclass(slots=True)
 class Pass:
-    """One pass: each cluster's block of the matrix and columns, and the time and bytes of its phases."""
+    """One pass: each cluster's block of the matrix and its columns, and the time and bytes of its phases."""
 
     block: int
     widths: tuple[int, ...]
@@ -33,7 +33,7 @@ class Pass:
 
 
 def send_pieces(config: PimConfig, done: list[Pass], sparse_bytes: int) -> None:
-    """Charges the matrix to every call: its pieces displace one another, so every call sends them all."""
+    """Charge sending the matrix to every call: its pieces overwrite one another, so every call sends all."""
     firsts = [each for at, each in enumerate(done) if not at or done[at - 1].block != each.block]
     for number, each in enumerate(firsts):
         size = sparse_bytes * (number + 1) // len(firsts) - sparse_bytes * number // len(firsts)
@@ -44,7 +44,7 @@ def send_pieces(config: PimConfig, done: list[Pass], sparse_bytes: int) -> None:
 
 
 def hide_merges(done: list[Pass]) -> None:
-    """Overlaps merges of all passes but the last with the kernels of the next, as far as these last."""
+    """Overlap the merge of each pass except the last with the next kernel, for as long as the kernel runs."""
     for each, following in pairwise(done):
         each.hidden_merge_ns = min(each.phases["merge"], following.phases["kernel"])
         each.phases["merge"] -= each.hidden_merge_ns
@@ -52,18 +52,18 @@ def hide_merges(done: list[Pass]) -> None:
 
 @dataclass(slots=True)
 class Loads:
-    """Bytes and times of one pass, by rank; a rank transfers as much for each core as its fullest needs.
+    """Bytes and times of one pass by rank; a rank transfers for each core as much as its fullest needs.
 
     Attributes:
         config: The machine.
         plan: The plan.
         item: Bytes of a number of the results.
         broadcast: Whether all cores of a rank get the same features.
-        features: [ranks], bytes of features of a core.
-        others: [ranks], bytes of other data of a core.
-        results: [ranks], bytes of results of a core.
+        features: [ranks], bytes of features per core.
+        others: [ranks], bytes of other data per core.
+        results: [ranks], bytes of results per core.
         kernel_ns: [ranks], time of the slowest core.
-        rows: Rows that the host merges, by their columns and by whether they are added to others.
+        rows: Number of rows that the host merges, by their columns and by whether they are added to others.
         useful: Bytes of features, other data and results without padding.
         passed: Bytes that cores add up among themselves.
         cleared: Bytes that the host sets to zero before it merges.
@@ -83,21 +83,22 @@ class Loads:
     cleared: float = 0.0
 
     def __post_init__(self) -> None:
-        """Starts with nothing."""
+        """Set all counts to zero."""
         for name in ("features", "others", "results", "kernel_ns"):
             setattr(self, name, np.zeros(self.config.ranks))
 
     def merge(self, columns: int, added: bool, rows: float) -> None:
-        """Counts rows that the host merges."""
+        """Count rows that the host merges."""
         self.rows[columns, added] = self.rows.get((columns, added), 0.0) + rows
 
     def timed(self, block: int, widths: tuple[int, ...], *, barrier: bool = False) -> Pass:
-        """The time and bytes of the phases.
+        """Return the pass with the time and bytes of its phases.
 
         Args:
             block: The block of the matrix.
             widths: Feature columns of each cluster.
-            barrier: Whether no core starts before all have their data; else a rank starts with its own.
+            barrier: Whether no core starts before all cores have their data; if not, each rank starts on its
+                own.
         """
         config = self.config
         cores = np.array(config.rank_cores)
@@ -135,7 +136,7 @@ class Loads:
         return Pass(block, widths, phases, moved, start, self.kernel_ns)
 
     def _merged(self) -> tuple[float, float]:
-        """Time of the merge, and the bytes that it moves in the host's memory."""
+        """Return the time of the merge, and the bytes that it moves in the host's memory."""
         plan, rates = self.plan, self.config.links
         sizes = [columns * self.item for columns, _ in self.rows]
         added = [added for _, added in self.rows]
@@ -143,13 +144,13 @@ class Loads:
         time = links.merge_ns(rates, rows, [size / 4 for size in sizes], added, plan.merge_threads)
         traffic = 0.0
         for size, count in zip(sizes, rows, strict=True):
-            # Core by core, each row's slice visits the cache lines that it touches separately.
+            # Core by core, each row's slice visits its cache lines separately.
             lines = -(-size // rates.host_line_bytes) * rates.host_line_bytes
             touched = size if plan.merge_order == "row" else lines
             traffic += count * (size + 2 * touched)
         time = max(time, traffic / rates.host_dram_gbps)
         if self.cleared:
-            # If the output is new, this is its first touch.
+            # If the output is new, this is the first touch of its pages.
             fault = 0.0 if plan.reuse_buffers else rates.page_fault_ns / rates.page_bytes
             time += self.cleared * (1 / rates.host_dram_gbps + fault)
         return time, traffic + self.cleared
@@ -157,15 +158,15 @@ class Loads:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A finished run.
+    """The results of a finished run.
 
     Attributes:
-        passes: Its passes.
-        needed: Memory that they need.
-        cores_ns: [cores], busy times of all passes together.
-        tasklets_ns: [cores, tasklets]: time that each would take alone.
-        operations: Additions (or comparisons) and multiplications of the sums, for the utilisation.
-        figures: What else the report says.
+        passes: The run's passes.
+        needed: The memory that the passes need.
+        cores_ns: [cores]: busy time of each core over all passes.
+        tasklets_ns: [cores, tasklets]: time that each tasklet would take alone.
+        operations: Number of additions (or comparisons) and multiplications of the sums, for the utilisation.
+        figures: Other figures for the report.
     """
 
     passes: list[Pass]
@@ -177,7 +178,7 @@ class Ran:
 
 
 def report_of(config: PimConfig, plan: PimPlan, kernel: Kernel, ran: Ran) -> PimReport:
-    """The report of a run of a kernel under a plan."""
+    """Return the report of a run of a kernel under a plan."""
     done, needed = ran.passes, ran.needed
     phases = {name: sum(each.phases[name] for each in done) for name in PHASES}
     keys = ("send", "broadcast", "retrieve", "merge", "padding", "core_to_core")

@@ -1,7 +1,7 @@
-"""Plans of earlier work, for the same engine: PyGim's, SparseP's, and mappings of GraNDe, GNNear and G-NMP.
+"""Plans of earlier work for the same engine: PyGim, SparseP, and the mappings of GraNDe, GNNear and G-NMP.
 
-The last three have a unit for a rank. How PyGim's authors gave a rank's work to its cores is known for GraNDe
-alone; for the two others rows are dealt out by number, an assumption.
+GraNDe, GNNear and G-NMP have one unit per rank. How PyGim's authors distributed a rank's work to its cores is
+known for GraNDe only; for the two others we assume that rows are distributed by number.
 """
 
 import math
@@ -17,22 +17,22 @@ from onehop.machines.pim.search import in_full_ns
 from onehop.machines.pim.shapes import Shapes
 from onehop.plans.pim import PimPlan
 
-# Properties of PyGim's kernels and host code in every plan: values of one are multiplied by, readers fetch
-# each byte twice, one tasklet clears and folds, one thread merges into new buffers.
+# Properties of PyGim's kernels and host code in every plan: values of one are multiplied, readers fetch each
+# byte twice, one tasklet clears and folds, one thread merges into new buffers.
 PUBLISHED = PimPlan(
     unit_weights=False, reader="paged", clear="first", fold="serial", merge_threads=1, reuse_buffers=False
 )
 
 
 def published(sp: int, ds: int) -> PimPlan:
-    """Parallelism Fusion as published, on a grid: CSR, edges balanced among cores and among tasklets."""
+    """Return Parallelism Fusion as published, on a grid: CSR, edges balanced over cores and over tasklets."""
     return replace(PUBLISHED, sp=sp, ds=ds)
 
 
 def grande(config: PimConfig) -> PimPlan:
-    """GraNDe's mapping on near-bank cores: a block of columns for each rank, which all of its cores hold.
+    """Return GraNDe's mapping on near-bank cores: all cores of a rank hold the rank's block of columns.
 
-    Each core computes all rows for its own few feature columns. The readers are larger, since every core
+    Each core computes all rows for its own few feature columns. The readers are larger, because every core
     streams the whole block.
     """
     return replace(
@@ -46,9 +46,9 @@ def grande(config: PimConfig) -> PimPlan:
 
 
 def gnnear(config: PimConfig) -> PimPlan:
-    """GNNear's mapping on near-bank cores: nodes are dealt out to modules, whose two ranks halve each vector.
+    """Return GNNear's mapping on near-bank cores: nodes are spread over modules; a module halves each vector.
 
-    Its copies of the nodes with most edges are left out.
+    A module has two ranks. GNNear's copies of the nodes with the most edges are omitted.
     """
     halves = 2 if config.ranks % 2 == 0 else 1
     return replace(published(config.ranks // halves, halves), core_balance="row")
@@ -57,16 +57,16 @@ def gnnear(config: PimConfig) -> PimPlan:
 def gnmp(
     config: PimConfig, shapes: Shapes, width: int, kernel: Kernel, merge_threads: int = 1
 ) -> PimPlan | None:
-    """G-NMP's mapping on near-bank cores: vectors whole in a rank, or cut over all; None if neither fits.
+    """Return G-NMP's mapping on near-bank cores: vectors whole in a rank, or cut over all ranks.
 
-    The faster of the two: it chooses by the size of the vectors.
+    G-NMP chooses by the size of the vectors; this takes the faster of the two. None if neither fits.
 
     Args:
         config: The machine.
         shapes: The work of each core and tasklet.
-        width: Feature columns.
-        kernel: The types and operations of the cores' kernel.
-        merge_threads: Threads of the host that merge.
+        width: Number of feature columns.
+        kernel: The dtypes and operations of the cores' kernel.
+        merge_threads: Number of the host's threads that merge.
     """
     plans = [
         replace(published(*grid), core_balance="row", merge_threads=merge_threads)
@@ -76,13 +76,14 @@ def gnmp(
 
 
 def pygim_plans(config: PimConfig, merge_threads: int = 1) -> list[PimPlan]:
-    """The four plans that PyGim's own tuner looks at.
+    """Return the four plans that PyGim's own tuner considers.
 
-    One or two sparse parts, one cluster a rank, CSR; cores balanced by rows or by edges, tasklets by edges.
+    They have one or two sparse parts, one cluster per rank and CSR; cores are balanced by rows or by edges,
+    and tasklets by edges.
 
     Args:
         config: The machine.
-        merge_threads: Threads of the host that merge.
+        merge_threads: Number of the host's threads that merge.
     """
     grids = [(sp, config.ranks // sp) for sp in (1, 2) if config.ranks % sp == 0]
     return [
@@ -95,7 +96,7 @@ def pygim_plans(config: PimConfig, merge_threads: int = 1) -> list[PimPlan]:
 def pygim_search(
     config: PimConfig, shapes: Shapes, width: int, kernel: Kernel, merge_threads: int = 1
 ) -> PimPlan | None:
-    """The best of :func:`pygim_plans` in full simulation; None if none fits. Arguments: see :func:`gnmp`.
+    """Return the best of :func:`pygim_plans` in full simulation; None if none fits. Arguments: :func:`gnmp`.
 
     Raises:
         ArgumentError: The width is not an integer of at least 1.
@@ -105,12 +106,13 @@ def pygim_search(
 
 
 def sparsep(config: PimConfig, width: int, ranks_each: int) -> PimPlan:
-    """SparseP's repeated products of the matrix and a vector: COO, edges shared out exactly, 12 tasklets.
+    """Return SparseP's repeated matrix-vector products: COO, edges divided exactly, 12 tasklets.
 
     Args:
         config: The machine.
-        width: Feature columns.
-        ranks_each: Ranks that work on one column; the rest determines how many columns run at a time.
+        width: Number of feature columns.
+        ranks_each: Number of ranks that work on one column; the other ranks work on other columns at the same
+            time.
 
     Raises:
         ArgumentError: The width is not an integer of at least 1, or ``ranks_each`` does not divide
@@ -137,9 +139,9 @@ def sparsep(config: PimConfig, width: int, ranks_each: int) -> PimPlan:
 def best_sparsep(
     config: PimConfig, shapes: Shapes, width: int, kernel: Kernel, merge_threads: int = 1
 ) -> PimPlan | None:
-    """SparseP's plan with the best number of ranks for a column; None if none fits.
+    """Return SparseP's plan with the best number of ranks per column; None if none fits.
 
-    It takes the arguments of :func:`pygim_search` and raises its errors.
+    The arguments and errors are the same as for :func:`pygim_search`.
     """
     plans = [
         replace(sparsep(config, width, ranks_each), merge_threads=merge_threads)

@@ -1,7 +1,8 @@
 """The kind of evidence behind every constant of the UPMEM presets.
 
-Three kinds: measured on hardware by others; derived, here, by arithmetic from such measurements; assumed.
-Letters are the sources of presets.py. Second-hand figures that could not be checked against a text say so.
+There are three kinds: measured on hardware by others; derived here by arithmetic from measurements; assumed.
+Letters are the sources in presets.py. Second-hand figures that could not be checked against a text are
+marked.
 """
 
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ MEASURED, DERIVED, ASSUMED = KINDS = ("measured", "derived", "assumed")
 
 
 class Source(NamedTuple):
-    """Evidence behind a constant.
+    """The evidence behind a constant.
 
     Attributes:
         kind: One of :data:`KINDS`.
@@ -98,9 +99,10 @@ CONSTANTS: Mapping[str, Source] = {
     ),
 }
 
-# Least and largest value of the assumed constants that decide comparisons, where evidence bounds them.
-# element_instructions: of the 14.47 that it shares with a multiply by one, between all of a loop without
-# multiply as compiled for rv32i (7 instructions, of which 6 are counted as accumulate) and R's remainder.
+# Minimum and maximum of the assumed constants that decide comparisons, if evidence bounds them.
+# element_instructions shares 14.47 with a multiply by one. It is at least all instructions of a loop without
+# multiply as compiled for rv32i (7 instructions, of which 6 are counted as accumulate), and at most R's
+# remainder.
 BOUNDS: Mapping[str, tuple[float, float]] = {
     "element_instructions": (1.0, 8.44),
     "coo_edge_instructions": (0.0, 12.0),
@@ -113,11 +115,11 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
 
 
 def provenance(config: PimConfig) -> dict[str, Source]:
-    """The evidence behind each constant of a machine.
+    """Return the evidence behind each constant of a machine.
 
     Args:
-        config: The machine. For values that differ from those of the preset of its name, and for machines
-            that are no preset or an estimate, the kind is "assumed".
+        config: The machine. The kind is "assumed" for values that differ from the preset of the machine's
+            name, and for all values of machines that are not a preset or are an estimate.
 
     Examples:
         >>> from onehop.machines import pim
@@ -135,7 +137,7 @@ def provenance(config: PimConfig) -> dict[str, Source]:
 
 
 def names(config: PimConfig) -> list[str]:
-    """The constants' names; names of a part's constants begin with the part."""
+    """Return the names of the constants; names of a part's constants begin with the part."""
     parts = [
         f"{part}.{each.name}"
         for part in ("core", "links", "power", "host")
@@ -146,7 +148,7 @@ def names(config: PimConfig) -> list[str]:
 
 
 def _preset(name: str) -> PimConfig | None:
-    # v1B differs from v1A in what S states.
+    # v1B differs from v1A only in values that S states.
     return preset(name) if name in ("upmem_v1a", "upmem_v1b") else None
 
 

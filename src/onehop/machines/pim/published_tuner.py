@@ -1,9 +1,10 @@
-"""PyGim's own tuner: a cost function over tables that its authors measured, and four plans to choose from.
+"""PyGim's own tuner: a cost function over tables that its authors measured, and four candidate plans.
 
-Its repository (utils/autotuner.py) has the function for 32-bit integers and CSR; presets.py has the tables.
-Four times are added: features sent at one rate; the fullest core's edges at the table's rate for the width of
-its slice; results received at the table's rate for the nearest size of a block; rows copied, and added for
-every further sparse part. A core's rows, tasklets and transfers have no part in it.
+PyGim's repository (utils/autotuner.py) has the function for 32-bit integers and CSR; presets.py has the
+tables. The function adds four times: features are sent at one rate; the fullest core processes its edges at
+the table's rate for the width of its slice; results are received at the table's rate for the nearest block
+size; rows are copied, and added for every further sparse part. It ignores a core's rows, tasklets and
+transfers.
 """
 
 from collections.abc import Mapping
@@ -31,15 +32,16 @@ _KERNEL = Kernel("int32", "int32", multiplies=True)
 
 
 def predictions(config: PimConfig, shapes: Shapes, width: int) -> Mapping[PimPlan, float]:
-    """Milliseconds that PyGim's cost function predicts for each of the plans that its tuner looks at.
+    """Return the milliseconds that PyGim's cost function predicts for each plan that its tuner considers.
 
     Args:
-        config: The machine, of which the ranks and cores count: rates are the paper's machine's.
+        config: The machine; only its ranks and cores are used, because the rates are the paper machine's.
         shapes: The work of each core.
-        width: Feature columns, of which every rank gets 4, 8, 16 or 32: the tables have no others.
+        width: Number of feature columns; every rank must get 4, 8, 16 or 32 of them, because the tables have
+            no others.
 
     Returns:
-        By plan; the tuner takes the plan with the smallest.
+        Predictions by plan; the tuner takes the plan with the smallest.
 
     Raises:
         ArgumentError: The width is not an integer of at least 1, or the tables lack the width of a slice.

@@ -17,23 +17,24 @@ PHASES = ("send", "broadcast", "kernel", "retrieve", "merge")
 class PimReport(Report):
     """Report of a run on a near-bank machine.
 
-    The phases: ``send``, data for single cores (arguments; features where a rank holds several clusters; the
-    matrix where it is streamed); ``broadcast``, features that all cores of a rank share; ``kernel``;
-    ``retrieve``, partial results to the host; ``merge``, adding them up there.
+    The phases are: ``send``, data for single cores (arguments; features if a rank holds several clusters; the
+    matrix if it is streamed); ``broadcast``, features that all cores of a rank share; ``kernel``;
+    ``retrieve``, partial results to the host; ``merge``, adding them up on the host.
 
     Attributes:
         plan: The plan.
         dtype: Dtype of the features in the machine.
         accumulator: Dtype of the sums.
-        utilisation: Operations a second in the kernel phase over the machine's peak for the dtype, which its
-            cores reach on arithmetic alone (:meth:`PimConfig.peak_gops`).
-        utilisation_total: The same over the whole run.
-        mram_bytes_max: Bytes of a bank, in the core that needs most.
+        utilisation: Operations per second in the kernel phase, divided by the machine's peak for the dtype,
+            which the cores reach with arithmetic alone (:meth:`PimConfig.peak_gops`).
+        utilisation_total: Operations per second over the whole run, divided by this peak.
+        mram_bytes_max: Bytes of the bank of the core that needs most.
         wram_bytes_max: Bytes of working memory of the core that needs most.
-        prepare_ns: Sending the matrix, once for a graph; not part of the total. 0 where every call sends it.
-        core_busy_ns: [cores]; empty in a summary.
-        tasklet_busy_ns: [cores, tasklets]: time that each would take alone; empty in a summary.
-        output_max_abs_error: Largest difference to the exact result in float64; None if not compared.
+        prepare_ns: Time of sending the matrix once per graph; not part of the total. 0 if every call sends
+            it.
+        core_busy_ns: [cores]: busy time of each core; empty in a summary.
+        tasklet_busy_ns: [cores, tasklets]: time that each tasklet would take alone; empty in a summary.
+        output_max_abs_error: Largest difference from the exact result in float64; None if not compared.
     """
 
     plan: PimPlan
@@ -49,13 +50,13 @@ class PimReport(Report):
     output_max_abs_error: float | None = None
 
     def summary(self) -> "PimReport":
-        """A copy without timeline and busy times."""
+        """Return a copy without timeline and busy times."""
         nothing = np.empty(0)
         return replace(self, timeline=Trace(), core_busy_ns=nothing, tasklet_busy_ns=nothing)
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything but the timeline, ready for JSON: times in ms, energy in mJ."""
-        # Not super(): the decorator of a class with slots creates a new class.
+        """Return everything except the timeline, ready for JSON: times in ms, energy in mJ."""
+        # super() does not work here: the decorator of a class with slots creates a new class.
         content = Report.as_dict(self)
         content.update(
             utilisation=self.utilisation,
@@ -74,7 +75,7 @@ class PimReport(Report):
         return content
 
     def table(self) -> str:
-        """The report as lines of plain text."""
+        """Return the report as lines of plain text."""
         lines = [
             Report.table(self),
             "",

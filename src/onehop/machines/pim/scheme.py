@@ -1,6 +1,6 @@
-"""Schemes of near-bank machines: where the parts of the matrix and of the features of a plan are placed.
+"""Schemes of near-bank machines: where a plan's parts of the matrix and of the features are placed.
 
-A scheme is a class with a name; :data:`schemes` has ours and prior art's; users register their own.
+A scheme is a class with a name; :data:`schemes` has our scheme and prior art's; users can register their own.
 """
 
 import math
@@ -20,13 +20,13 @@ class Cluster:
     """The cores that share one part of the matrix and one part of the features.
 
     Attributes:
-        part: The sparse part.
-        begin: First feature column.
-        end: One past the last; equal to ``begin`` for a cluster without columns.
-        rank: Its first rank.
-        ranks: Number of ranks it spans; 1 also where it is only a piece of a rank.
-        first_core: Number of its first core in the machine.
-        cores: Number of its cores.
+        part: Number of the sparse part.
+        begin: The first feature column.
+        end: One past the last feature column; equal to ``begin`` for a cluster without columns.
+        rank: Number of the cluster's first rank.
+        ranks: Number of ranks that the cluster spans; also 1 if the cluster is only a part of a rank.
+        first_core: Number of the cluster's first core in the machine.
+        cores: Number of cores in the cluster.
     """
 
     part: int
@@ -39,16 +39,16 @@ class Cluster:
 
     @property
     def width(self) -> int:
-        """Feature columns."""
+        """Number of feature columns."""
         return self.end - self.begin
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A plan on a machine, for a width.
+    """The placement of a plan on a machine, for a width.
 
     Attributes:
-        clusters: All of them.
+        clusters: All clusters.
         broadcast: Whether all cores of a rank get the same features, which are then broadcast.
     """
 
@@ -57,10 +57,10 @@ class Placement:
 
 
 class Scheme:
-    """A scheme; subclasses override what differs.
+    """A placement scheme; subclasses override what differs.
 
     Attributes:
-        name: Its name in plans.
+        name: The scheme's name in plans.
 
     Examples:
         >>> from onehop.machines import pim
@@ -77,15 +77,15 @@ class Scheme:
     name: str
 
     def place(self, config: PimConfig, plan: PimPlan, width: int) -> Placement:
-        """The clusters of a plan; a grid of ``sp * ds`` equal ones unless overridden.
+        """Return the clusters of a plan; by default, a grid of ``sp * ds`` equal clusters.
 
         Args:
             config: The machine.
             plan: The plan.
-            width: Feature columns.
+            width: Number of feature columns.
 
         Raises:
-            ArgumentError: They cannot be placed on the machine's ranks.
+            ArgumentError: The clusters cannot be placed on the machine's ranks.
         """
         number, ranks = plan.sp * plan.ds, config.ranks
         if number % ranks and ranks % number:
@@ -102,12 +102,12 @@ class Scheme:
         return _grid(config.cores, ranks, plan.sp, plan.ds, width)
 
     def stored_width(self, width: int, item_bytes: int, alignment: int) -> int:
-        """Columns that a row takes in a bank and between host and cores; padded unless overridden.
+        """Return the columns that a row takes in a bank and in transfers with the host; padded by default.
 
         Args:
-            width: Feature columns of a pass.
+            width: Number of feature columns in a pass.
             item_bytes: Bytes of a number.
-            alignment: Of transfers in a core, in bytes.
+            alignment: Alignment of a core's transfers, in bytes.
         """
         return padded(width, item_bytes, alignment)
 
@@ -125,13 +125,13 @@ class _SparseP(Scheme):
     name = "sparsep"
 
     def stored_width(self, width: int, item_bytes: int, alignment: int) -> int:
-        # Its vectors are stored number by number.
+        # SparseP stores its vectors number by number.
         return width
 
 
 @schemes.register
 class _Grande(Scheme):
-    """Every core is a cluster of its own: all rows of its rank's block, for its few columns."""
+    """Every core is its own cluster: all rows of its rank's block, for its few columns."""
 
     name = "grande"
 
@@ -155,11 +155,11 @@ class _Grande(Scheme):
 
 
 def layout(config: PimConfig, plan: PimPlan, width: int) -> Placement:
-    """Places the clusters of a plan by its scheme.
+    """Place the clusters of a plan by its scheme.
 
     Raises:
-        ArgumentError: They cannot be placed on the machine's ranks, the plan has more tasklets than a core
-            has threads, or a user's scheme loses columns.
+        ArgumentError: The clusters cannot be placed on the machine's ranks, the plan has more tasklets than a
+            core has threads, or a user's scheme loses columns.
     """
     if plan.tasklets > config.core.threads:
         raise ArgumentError(
@@ -173,7 +173,7 @@ def layout(config: PimConfig, plan: PimPlan, width: int) -> Placement:
 
 
 def _check(placement: Placement, config: PimConfig, plan: PimPlan, width: int) -> None:
-    """Refuses clusters of a user's scheme that do not have every column of every part once."""
+    """Refuse clusters of a user's scheme that do not cover every column of every part exactly once."""
     taken: set[int] = set()
     for cluster in placement.clusters:
         cores = set(range(cluster.first_core, cluster.first_core + cluster.cores))
@@ -200,12 +200,12 @@ def _check(placement: Placement, config: PimConfig, plan: PimPlan, width: int) -
 
 
 def rank_starts(cores: int, ranks: int) -> tuple[int, ...]:
-    """The first core of each rank, and the number of cores: the first ranks have one more."""
+    """Return the first core of each rank, and the number of cores; the first ranks may have one core more."""
     least, more = divmod(cores, ranks)
     return tuple(rank * least + min(rank, more) for rank in range(ranks + 1))
 
 
-# Candidates of a search share grids.
+# Cached, because candidates of a search share grids.
 @lru_cache(maxsize=256)
 def _grid(cores: int, ranks: int, sp: int, ds: int, width: int) -> Placement:
     starts, number = rank_starts(cores, ranks), sp * ds
@@ -222,13 +222,13 @@ def _grid(cores: int, ranks: int, sp: int, ds: int, width: int) -> Placement:
 
 
 def columns(width: int, parts: int, part: int) -> tuple[int, int]:
-    """The columns of a part: equal blocks, the last ones smaller or empty."""
+    """Return the columns of a part: equal blocks, the last ones smaller or empty."""
     step = math.ceil(width / parts)
     return min(part * step, width), min((part + 1) * step, width)
 
 
 def suitable_grids(config: PimConfig, clusters_per_rank: tuple[int, ...] = (1,)) -> list[tuple[int, int]]:
-    """All (sp, ds) with a given number of clusters a rank, fewest sparse parts first."""
+    """Return all (sp, ds) with the given numbers of clusters per rank, fewest sparse parts first."""
     grids = []
     for per_rank in clusters_per_rank:
         number = config.ranks * per_rank
@@ -238,6 +238,6 @@ def suitable_grids(config: PimConfig, clusters_per_rank: tuple[int, ...] = (1,))
 
 
 def padded(width: int, item_bytes: int, alignment: int) -> int:
-    """Columns of a row after padding its bytes to the alignment."""
+    """Return the columns of a row after padding its bytes to the alignment."""
     step = max(alignment // item_bytes, 1)
     return -(-width // step) * step

@@ -1,8 +1,8 @@
-"""The search for a plan: all candidates from what the busiest cores have, the best few in full.
+"""The search for a plan: estimates for all candidates, full simulation of the best few.
 
 The first step (:class:`Estimator`) needs, for each way to cut the matrix, the largest numbers of edges and
-rows of a core; that costs a pass over the edges for each number of parts, and hardly anything else. The
-second step counts the work of each tasklet, for the best candidates overall and of each way to balance.
+rows of a core. Its main cost is a pass over the edges for each number of parts. The second step counts the
+work of each tasklet, for the best candidates overall and for the best of each way to balance.
 """
 
 import math
@@ -24,24 +24,24 @@ from onehop.machines.pim.scheme import suitable_grids
 from onehop.machines.pim.shapes import BalancedShapes, Shapes, WorkCounts
 from onehop.plans.pim import PimPlan
 
-# A plan that leaves this share of the banks free also fits most graphs, which are not balanced.
+# A plan that leaves this share of the banks free also fits most unbalanced graphs.
 _HEADROOM = 0.7
-# Format, core balance, thread balance. In COO, tasklets that share no row need no lock.
+# Format, core balance, thread balance. In COO, tasklets that do not share a row need no lock.
 SPLITS = tuple(product(("csr", "coo"), ("row", "edge"), ("row", "edge")))
 TASKLETS = (8, 12, 16, 24)
 CUTS = ("equal", "edge")
 CLUSTERS_PER_RANK = (1, 2, 4)
-# More sparse parts than this mean more partial results than pays on any graph tried.
+# With more sparse parts than this, the partial results cost more than they save on every graph tried.
 _MOST_SPARSE_PARTS = 64
-# Candidates that are simulated in full: overall, and of each way to balance.
+# Number of candidates that are simulated in full: overall, and of each way to balance.
 _FINALISTS = 6
 _FINALISTS_EACH = 1
-# A plan that is slower than the best by this factor, if balanced, is omitted.
+# A plan that is slower than the best by this factor, with balanced work, is omitted.
 _HOPELESS = 1.1
 
 
 class Estimator:
-    """Estimates for plans that are alike in all that the tuner does not search.
+    """Estimates for plans that differ only in the fields that the tuner searches.
 
     Tasklets are assumed to be balanced except for the largest row, which they cannot share unless edges are
     cut exactly.
@@ -54,7 +54,7 @@ class Estimator:
         self._moving: dict[tuple[int, int, str, str, str], tuple[float, float]] = {}
 
     def estimates(self, plans: Sequence[PimPlan]) -> np.ndarray:
-        """Return [plans]: nanoseconds; infinite for plans that do not fit."""
+        """Return [plans]: time in nanoseconds; infinite for plans that do not fit."""
         times = np.full(len(plans), np.inf)
         groups: dict[tuple[str, str, int], list[int]] = defaultdict(list)
         for at, plan in enumerate(plans):
@@ -73,11 +73,11 @@ class Estimator:
         return times
 
     def _slice_width(self, plan: PimPlan) -> int:
-        """Feature columns of a cluster in one pass."""
+        """Return the feature columns of a cluster in one pass."""
         return math.ceil(math.ceil(self.width / plan.ds) / plan.rounds)
 
     def _kernels(self, plans: Sequence[PimPlan], slice_width: int) -> np.ndarray:
-        """Return [plans]: cycles of the slowest core; for plans with the same kernel."""
+        """Return [plans]: cycles of the slowest core, for plans with the same kernel."""
         worst = [self._worst_parts(plan) for plan in plans]
         sizes = np.array([len(each) for each in worst])
         tasklets = np.repeat([plan.tasklets for plan in plans], sizes)
@@ -90,7 +90,7 @@ class Estimator:
         return slowest
 
     def _worst_parts(self, plan: PimPlan) -> np.ndarray:
-        """Return [n, 3]: most edges, most rows, largest row of the parts that lead in some respect."""
+        """Return [n, 3]: most edges, most rows and largest row of the parts that lead in some respect."""
         key = (plan.sp, plan.ds, plan.column_cut, plan.format, plan.core_balance, plan.thread_balance)
         if key not in self._worst:
             most_edges, most_rows, _ = self._most(plan)
@@ -102,7 +102,7 @@ class Estimator:
         return self._worst[key]
 
     def _transfers(self, plan: PimPlan) -> tuple[float, float]:
-        """Time that does not depend on tasklets: nanoseconds of transfers and merge, and bytes of a bank."""
+        """Return what does not depend on tasklets: ns of transfers and merge, and bytes of a bank."""
         key = (plan.sp, plan.ds, plan.column_cut, plan.format, plan.core_balance)
         if key not in self._moving:
             self._moving[key] = self._move(plan)
@@ -118,7 +118,7 @@ class Estimator:
         most_edges, most_rows, all_rows = self._most(plan)
         part_columns = self.shapes.part_columns(plan.sp, plan.column_cut)
         bank = mram_bytes(config, plan, kernel, slice_width, part_columns, most_rows, most_edges).max()
-        # Where the width leaves some clusters without columns.
+        # The width may leave some clusters without columns.
         busy_dense = -(-width // max(-(-width // plan.ds), 1))
         share = busy_dense / plan.ds
         delivered = config.cores / plan.sp * float(part_columns.sum()) * filled * item * share
@@ -137,10 +137,10 @@ class Estimator:
         return moving, float(bank)
 
     def _most(self, plan: PimPlan) -> tuple[np.ndarray, ...]:
-        """Return [parts] each: most edges of a core, most rows, rows of all cores."""
+        """Return [parts] each: most edges of a core, most rows of a core, rows of all cores."""
         cores = max(self.config.cores // (plan.sp * plan.ds), 1)
         by_edge, coo = plan.core_balance == "edge", plan.format == "coo"
-        # COO's "row" is CSR's "edge": the same greedy cut between rows.
+        # COO's "row" equals CSR's "edge": the same greedy cut between rows.
         straddling, greedy = coo and by_edge, by_edge or coo
         key = (plan.sp, plan.column_cut, cores, straddling, greedy)
         if key not in self._maxima:
@@ -153,9 +153,9 @@ class Estimator:
 
 
 def _evenly(tasklets: np.ndarray, edges: np.ndarray, rows: np.ndarray, largest_row: np.ndarray) -> WorkCounts:
-    """Counts as if a core had the most edges and rows, [n], and shared out all but the largest row.
+    """Count work as if a core had the most edges and rows, [n], and divided all but the largest row evenly.
 
-    Returns counts of [n, 1, 2]: the tasklet with the largest row, and one that represents all others.
+    Returns counts of [n, 1, 2]: the tasklet with the largest row, and one tasklet that represents all others.
     """
     first = np.maximum(edges / tasklets, largest_row)
     each = (edges - first) / np.maximum(tasklets - 1, 1)
@@ -174,9 +174,9 @@ def _evenly(tasklets: np.ndarray, edges: np.ndarray, rows: np.ndarray, largest_r
 
 
 def default_plan(config: PimConfig, size: BalancedShapes, width: int, kernel: Kernel) -> PimPlan:
-    """The grid that is fastest for a graph of this size if everything is balanced.
+    """Return the grid that is fastest for a graph of this size if the work is perfectly balanced.
 
-    It streams, so that it runs even if the graph is too unbalanced for the grid.
+    The plan streams, so that it runs even if the graph is too unbalanced for the grid.
     """
     tasklets = min(16, config.core.threads)
     plain = PimPlan(tasklets=tasklets, stream=True)
@@ -190,7 +190,7 @@ def default_plan(config: PimConfig, size: BalancedShapes, width: int, kernel: Ke
                 best, best_ns = plan, took
     if best is not None:
         return best
-    # Nothing fits at once: the most blocks of columns, and as many rounds as needed.
+    # If nothing fits at once: the most blocks of columns, and as many rounds as needed.
     sp = max(sp for sp, ds in suitable_grids(config))
     return replace(plain, sp=sp, ds=config.ranks // sp)
 
@@ -198,11 +198,11 @@ def default_plan(config: PimConfig, size: BalancedShapes, width: int, kernel: Ke
 def ranked(
     config: PimConfig, shapes: Shapes, width: int, kernel: Kernel, plans: list[PimPlan]
 ) -> list[tuple[PimPlan, float, float]]:
-    """Ranks given plans: at least one, alike in all that is not searched.
+    """Rank given plans: at least one; they must be equal in all fields that are not searched.
 
     Returns:
-        The plans that were simulated in full, with their time and the first estimate, in ns, best first; none
-        if none fits.
+        The plans that were simulated in full, with their time and their first estimate in ns, best first;
+        empty if no plan fits.
     """
     estimates = _estimates(config, shapes, width, kernel, plans)
     order = [int(i) for i in np.argsort(estimates, kind="stable") if np.isfinite(estimates[i])]
@@ -214,7 +214,7 @@ def ranked(
 
 
 def candidates(config: PimConfig, base: PimPlan, fixed: Mapping[str, Any] | None = None) -> list[PimPlan]:
-    """The grid that is searched around a plan, whose other choices are kept; every plan has the fixed fields.
+    """Return the plans to search around a plan: they keep its other fields, and have the fixed fields.
 
     Raises:
         ArgumentError: No grid has the fixed parts.
@@ -256,10 +256,10 @@ def candidates(config: PimConfig, base: PimPlan, fixed: Mapping[str, Any] | None
 def _estimates(
     config: PimConfig, shapes: Shapes, width: int, kernel: Kernel, plans: list[PimPlan]
 ) -> np.ndarray:
-    """Return [plans]: nanoseconds; infinite if a plan does not fit, or has far too many or few sparse parts.
+    """Return [plans]: nanoseconds; infinite if a plan does not fit or has far too many or few sparse parts.
 
-    Counting a graph by its parts is most of the work. So numbers of parts are tried in the order of their
-    balanced times, which no graph beats by much, until these exceed the best time so far.
+    Most of the work is counting a graph by its parts. So numbers of parts are tried in the order of their
+    balanced times, which no graph beats by much, until the balanced times exceed the best time so far.
     """
     by_parts: dict[int, list[int]] = {}
     for at, plan in enumerate(plans):
@@ -277,7 +277,7 @@ def _estimates(
 
 
 def _representatives(plans: list[PimPlan], which: list[int]) -> list[PimPlan]:
-    """One for each grid, format and core balance: the others take the same time when balanced."""
+    """Return one plan per grid, format and core balance; others take the same time when work is balanced."""
     first: dict[tuple[int, str, str], PimPlan] = {}
     for at in which:
         plan = plans[at]
@@ -288,7 +288,7 @@ def _representatives(plans: list[PimPlan], which: list[int]) -> list[PimPlan]:
 
 
 def _finalists(plans: list[PimPlan], order: list[int]) -> list[int]:
-    """The first of all, and the first of each way to balance, in order."""
+    """Return the first candidates overall, and the first of each way to balance, in order."""
     chosen, seen = [], dict.fromkeys(SPLITS, 0)
     for place, index in enumerate(order):
         plan = plans[index]
@@ -300,7 +300,7 @@ def _finalists(plans: list[PimPlan], order: list[int]) -> list[int]:
 
 
 def in_full_ns(config: PimConfig, plan: PimPlan, shapes: Shapes, width: int, kernel: Kernel) -> float:
-    """Time of a plan in full simulation; infinite if it does not fit."""
+    """Return a plan's time in full simulation; infinite if it does not fit."""
     try:
         return Rows(kernel, width).cost(config, plan, shapes).total_ns
     except (ArgumentError, MachineMemoryError):

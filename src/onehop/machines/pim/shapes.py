@@ -13,15 +13,15 @@ _MOST_PARTS = 4096
 
 @dataclass(frozen=True, slots=True)
 class CutRule:
-    """The cut of one part: the fields of a plan on which it depends.
+    """The cut of one part: the fields of a plan on which the cut depends.
 
     Attributes:
-        cores: Cores of a cluster.
-        tasklets: Tasklets of a core.
-        coo: COO if true, else CSR.
-        cores_by_edge: Core balance "edge".
-        threads_by_edge: Thread balance "edge".
-        row_granule: CSR: rows of a thread are cut at multiples of it.
+        cores: Number of cores in a cluster.
+        tasklets: Number of tasklets in a core.
+        coo: True for COO, false for CSR.
+        cores_by_edge: Whether the core balance is "edge".
+        threads_by_edge: Whether the thread balance is "edge".
+        row_granule: CSR: rows of a thread are cut at multiples of this number.
     """
 
     cores: int
@@ -42,11 +42,11 @@ class WorkCounts:
     """The work of every core and tasklet, for every part, cut by one rule.
 
     Attributes:
-        edges: [parts, cores, tasklets], edges.
-        rows: [parts, cores, tasklets], rows.
-        filled: [parts, cores, tasklets], rows that are not empty.
+        edges: [parts, cores, tasklets], number of edges.
+        rows: [parts, cores, tasklets], number of rows.
+        filled: [parts, cores, tasklets], number of rows that are not empty.
         core_rows: [parts, cores], rows of each core's block of results.
-        hub_edges: [parts, cores, tasklets], edges whose sources are kept in working memory; None means none.
+        hub_edges: [parts, cores, tasklets], edges whose sources are kept in working memory; None means zero.
         copies: [parts, 1, tasklets], number of tasklets that an entry represents; None means one.
     """
 
@@ -76,7 +76,7 @@ class WorkCounts:
 
 
 class Shapes(Protocol):
-    """A source of counts."""
+    """A source of work counts."""
 
     @property
     def num_src(self) -> int:
@@ -94,30 +94,30 @@ class Shapes(Protocol):
         ...
 
     def part_columns(self, parts: int, cut: str) -> np.ndarray:
-        """Return [parts]: columns of each part."""
+        """Return [parts]: number of columns in each part."""
         ...
 
     def counts(self, parts: int, cut: str, rule: CutRule) -> WorkCounts:
-        """The counts."""
+        """Return the work counts under a rule."""
         ...
 
     def hub_edges(self, parts: int, cut: str, rule: CutRule, hubs: int) -> np.ndarray:
-        """Return [parts, cores, tasklets]: edges from the sources of a part with most edges."""
+        """Return [parts, cores, tasklets]: edges from the ``hubs`` sources of a part with the most edges."""
         ...
 
     def largest_rows(self, parts: int, cut: str) -> np.ndarray:
-        """Return [parts]: edges of the longest row."""
+        """Return [parts]: number of edges in the longest row."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BalancedShapes:
-    """A graph of which only the size is known: everything is assumed to be perfectly balanced.
+    """A graph of which only the size is known; all work is assumed to be perfectly balanced.
 
     Attributes:
-        num_src: Sources.
-        num_dst: Destinations.
-        num_edges: Edges.
+        num_src: Number of sources.
+        num_dst: Number of destinations.
+        num_edges: Number of edges.
     """
 
     num_src: int
@@ -125,10 +125,10 @@ class BalancedShapes:
     num_edges: int
 
     def __post_init__(self) -> None:
-        """Checks that the sizes are whole, not negative, and that edges have ends.
+        """Check that the sizes are non-negative integers, and that edges have ends.
 
         Raises:
-            ArgumentError: They are not.
+            ArgumentError: A size is wrong.
         """
         check(self, error=ArgumentError, least=dict.fromkeys(("num_src", "num_dst", "num_edges"), 0))
         if self.num_edges and not (self.num_src and self.num_dst):
@@ -138,21 +138,21 @@ class BalancedShapes:
             )
 
     def part_columns(self, parts: int, cut: str) -> np.ndarray:
-        """Return [parts]: columns of each part."""
+        """Return [parts]: number of columns in each part."""
         return np.diff(equal_bounds(self.num_src, parts))
 
     def largest_rows(self, parts: int, cut: str) -> np.ndarray:
-        """Return [parts]: all rows are alike."""
+        """Return [parts]: number of edges per row; all rows are equal."""
         return np.full(parts, self.num_edges / parts / max(self.num_dst, 1))
 
     def hub_edges(self, parts: int, cut: str, rule: CutRule, hubs: int) -> np.ndarray:
-        """Return [parts, cores, tasklets]: all sources are alike."""
+        """Return [parts, cores, tasklets]: edges from hubs; all sources have equally many edges."""
         share = np.minimum(hubs / np.maximum(self.part_columns(parts, cut), 1), 1.0)
         edges: np.ndarray = self.counts(parts, cut, rule).edges * share[:, None, None]
         return edges
 
     def counts(self, parts: int, cut: str, rule: CutRule) -> WorkCounts:
-        """Equal numbers everywhere, fractions included."""
+        """Return equal counts for all tasklets, including fractions."""
         shape = (parts, rule.cores, rule.tasklets)
         edges = self.num_edges / parts / rule.cores / rule.tasklets
         rows = self.num_dst / rule.cores / rule.tasklets

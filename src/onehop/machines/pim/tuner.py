@@ -1,4 +1,4 @@
-"""Finds the best plan for a graph, and says how it was found; search.py has the search."""
+"""Finds the best plan for a graph and reports how it was found; search.py has the search."""
 
 import time
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ from onehop.plans.pim import PimPlan
 
 @dataclass(frozen=True, slots=True)
 class TuningResult:
-    """Result of a search.
+    """The result of a search.
 
     Attributes:
         plan: The best plan.
-        predicted_ns: Its predicted time.
+        predicted_ns: The predicted time of this plan.
         candidates: Number of plans considered.
-        seconds: Duration of the search.
-        ranking: The plans that were simulated in full, best first, with the earlier estimates.
+        seconds: Duration of the search in seconds.
+        ranking: The plans that were simulated in full, best first, each with its time and its first estimate.
     """
 
     plan: PimPlan
@@ -46,21 +46,21 @@ def tune(
     base: PimPlan | None = None,
     fixed: Mapping[str, Any] | None = None,
 ) -> TuningResult:
-    """The best plan for a graph, a width and a dtype.
+    """Find the best plan for a graph, a width and a dtype.
 
     Args:
         machine: The machine.
         graph: A graph, or its size.
-        width: Feature columns.
+        width: Number of feature columns.
         dtype: Dtype of the features in the machine.
         weighted: Whether edges have weights.
-        base: The plan whose choices are kept where the search has none: kernels, merge, buffers. None means
-            the default's.
-        fixed: Fields that every plan has, by name, and that are not searched. None means none.
+        base: The plan that gives the fields that are not searched: kernels, merge, buffers. None means the
+            default plan.
+        fixed: Fields by name that every plan has and that are not searched. None means no fields.
 
     Raises:
         ArgumentError: The width is not an integer of at least 1, the fixed fields cannot be placed on the
-            machine, or no plan fits it, whatever the grid.
+            machine, or no plan fits on any grid.
 
     Examples:
         >>> from onehop.machines import pim
@@ -73,10 +73,10 @@ def tune(
     began = time.perf_counter()
     base = PimPlan(stream=False) if base is None else base
     plans = candidates(machine.config, base, fixed)
-    layout(machine.config, plans[0], width)  # what is fixed may be impossible on this machine
+    layout(machine.config, plans[0], width)  # the fixed fields may be impossible on this machine
     best_first = rank(machine, graph, width, dtype, plans, weighted=weighted)
     if not best_first and isinstance(graph, Graph):
-        # Nothing fits at once; the default streams.
+        # Nothing fits at once, so the default plan is used, which streams.
         plan = replace(machine.default_plan(graph, width, dtype, weighted), **(fixed or {}))
         best_first = [(plan, simulated_ns(machine, plan, graph, width, dtype, weighted), 0.0)]
     if not best_first or not np.isfinite(best_first[0][1]):
@@ -97,7 +97,7 @@ def rank(
     *,
     weighted: bool = False,
 ) -> list[tuple[PimPlan, float, float]]:
-    """Ranks given plans as :func:`.search.ranked` does; the other arguments are as of :func:`tune`.
+    """Rank given plans as :func:`.search.ranked` does; the other arguments are described at :func:`tune`.
 
     Raises:
         ArgumentError: The width is not an integer of at least 1.
@@ -117,7 +117,7 @@ def exhaustive(
     weighted: bool = False,
     base: PimPlan | None = None,
 ) -> list[tuple[PimPlan, float]]:
-    """Simulates every candidate that fits, best first; slow, to judge the tuner by.
+    """Simulate every candidate that fits, best first; this is slow, and serves to judge the tuner.
 
     Raises:
         ArgumentError: The width is not an integer of at least 1.
@@ -136,6 +136,6 @@ def exhaustive(
 def simulated_ns(
     machine: Machine, plan: PimPlan, graph: Graph, width: int, dtype: str, weighted: bool = False
 ) -> float:
-    """Time of a plan in full simulation; infinite if it does not fit."""
+    """Return a plan's time in full simulation; infinite if it does not fit."""
     kernel = machine.kernel(plan, dtype, weighted)
     return in_full_ns(machine.config, plan, machine.shapes(graph), width, kernel)

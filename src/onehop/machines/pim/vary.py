@@ -7,7 +7,7 @@ from onehop.errors import ArgumentError
 from onehop.machines.pim.config import PimConfig, settable
 from onehop.machines.pim.parts import Links
 
-# Besides the configuration's own values: several of them at once.
+# Variations of several of the configuration's values at once.
 TOGETHER = {
     "host_links": "all rates between host and cores, times this",
     "merge_speed": "the host's merging and its memory, times this",
@@ -17,14 +17,14 @@ TOGETHER = {
 
 
 def names() -> list[str]:
-    """Names of the values that can be varied."""
+    """Return the names of the values that can be varied."""
     return [*settable(), *TOGETHER]
 
 
 def varied(config: PimConfig, name: str, value: float) -> PimConfig:
-    """The machine with another value of one of :func:`names`; a factor for ``host_links``, ``merge_speed``.
+    """Return the machine with another value for a name; a factor for ``host_links`` and ``merge_speed``.
 
-    More or fewer cores come with as many more or fewer ranks, so that a rank stays what it is.
+    If the number of cores changes, the number of ranks changes in proportion, so a rank keeps its size.
 
     Raises:
         ArgumentError: The name is unknown.
@@ -43,7 +43,7 @@ def varied(config: PimConfig, name: str, value: float) -> PimConfig:
             }
             for curve in ("broadcast_gbps", "pull_gbps"):
                 rates[curve] = tuple((at, rate * value) for at, rate in getattr(links, curve))
-            # First touches of pages are part of the time of pulling; they shrink with it.
+            # Time of pulling includes first touches of pages, so they shrink with it.
             rates["page_fault_ns"] = links.page_fault_ns / value
             return config.with_(**rates)
         case "merge_speed":

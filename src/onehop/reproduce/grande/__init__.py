@@ -19,23 +19,23 @@ _SOURCE = (
     "S. Yun et al., GraNDe, IEEE Transactions on Computers 73(10), 2024. Sections 1 to 6, 10 and 11 could be "
     "read; the set-up, the results by graph, area and energy could not."
 )
-# The paper does not give the clock of its units, which decides products, nor the graph of its best figure.
+# The paper gives neither the clock of its units, which determines products, nor the graph of its best figure.
 CLOCKS_MHZ = (300, 600, 1200, 2400)
 
 
 class Case(NamedTuple):
-    """A choice of everything that the paper leaves open and that its ratios depend on.
+    """One choice of everything that the paper leaves open and that its ratios depend on.
 
     Attributes:
-        machine: Name of the machine: 16 ranks or 32.
-        faw: tFAW, of the preset (20 ns) or of a data sheet (13.3 ns).
-        clock_mhz: Clock of the units. 300 MHz keep up with the ranks' reads if each is used once; a tile uses
-            a read up to eight times.
-        host_order: "after", as Figure 5 draws it, or "adaptive", the fastest.
-        retile: "rows", the order that Figure 6 (b) draws, or "ranks", lists one after another; in batches of
-            one window, as the text has them.
-        llc_mib: The host's cache for features: 0, because the text says that they are rarely reused, or that
-            of the paper's Xeon Gold 6138.
+        machine: Name of the machine, with 16 or 32 ranks.
+        faw: tFAW of the preset (20 ns) or of a data sheet (13.3 ns).
+        clock_mhz: Clock of the units. 300 MHz keep up with the ranks' reads if each read is used once; a tile
+            uses a read up to eight times.
+        host_order: "after", as drawn in Figure 5, or "adaptive", the fastest.
+        retile: "rows", the order drawn in Figure 6 (b), or "ranks", lists one after another; in batches of
+            one window, as in the text.
+        llc_mib: The host's cache for features: 0, because the text says that features are rarely reused, or
+            the cache of the paper's Xeon Gold 6138.
     """
 
     machine: str = "grande_16"
@@ -46,7 +46,7 @@ class Case(NamedTuple):
     llc_mib: float = 0.0
 
     def layers(self, machine: Machine, graph: Graph, widths: Sequence[int]) -> list[LayerOutcome]:
-        """The layers of a model under this choice, on its machine, which keeps the graph's counts."""
+        """Return a model's layers under this choice, on its machine, which keeps the graph's counts."""
         changed = machine.change(
             dram={"faw": self.faw}, module={"clock_mhz": self.clock_mhz}, host={"llc_mib": self.llc_mib}
         )
@@ -56,7 +56,7 @@ class Case(NamedTuple):
 
 
 BASE = Case()
-# Ranks and tFAW differ from the base alone; of the others every combination is among the cases.
+# Cases change ranks and tFAW one at a time from the base; the other choices appear in all combinations.
 CASES = tuple(
     dict.fromkeys(
         [
@@ -80,7 +80,7 @@ _DIFFERENCE = (
     "Twins for the paper's graphs. Not published, and spanning the interval: the clock (300 to 2,400 MHz), "
     "the merge's order, the host's order and cache (none or 27.5 MiB), ranks (16 or 32), tFAW (20 or 13.3 ns)"
 )
-# 20 cores of 64 operations a clock at 1.9 GHz.
+# 20 cores with 64 operations per clock at 1.9 GHz.
 _PEAK_GFLOPS = 2432.0
 
 
@@ -91,10 +91,10 @@ class Run:
     Attributes:
         twin: The graph.
         case: What the paper leaves open.
-        time_ns: Adaptive mapping, re-tiling included.
-        host_ns: The host alone.
-        prior_ns: The best prior machine, its steps one after another, as the paper draws it.
-        nodes: Nodes of the graph.
+        time_ns: Time with adaptive mapping, including re-tiling.
+        host_ns: Time of the host alone.
+        prior_ns: Time of the best prior machine with its steps one after another, as the paper draws it.
+        nodes: Number of nodes in the graph.
     """
 
     twin: PaperGraph
@@ -116,18 +116,18 @@ class Run:
 
     @property
     def serial(self) -> float:
-        """Speed-up of a whole GCN whose layers aggregate and then combine, as Figure 8 draws it."""
+        """Speed-up of a whole GCN whose layers aggregate and then combine, as drawn in Figure 8."""
         combined = combination_ns(self, Host().combine_gflops)
         return (self.host_ns + combined) / (self.time_ns + combined)
 
     @property
     def by_amdahl(self) -> float:
-        """Speed-up of a whole GCN by Amdahl's law, with the share of aggregation in Figure 2."""
+        """Speed-up of a whole GCN by Amdahl's law, with the share of aggregation from Figure 2."""
         share = self.twin.aggregation_percent / 100
         return 1 / (1 - share + share / self.over_host)
 
 
-# Name of a ratio -> what rows call it, the ratio, and what its note adds.
+# Name of a ratio -> its name in rows, the ratio, and an addition to its note.
 _RATIOS: dict[str, tuple[str, Callable[[Run], float], str]] = {
     "host": ("aggregation over the host", lambda run: run.over_host, ""),
     "prior": ("aggregation over the best prior machine", lambda run: run.over_prior, ""),
@@ -151,7 +151,7 @@ _TIMES: dict[str, Callable[[Run], float]] = {
 
 
 def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
-    """Computes the figures of GraNDe; ``quick``: on parts of the twins."""
+    """Compute the figures of GraNDe; with ``quick``, on parts of the twins."""
     runs: list[Run] = []
     tiled: list[Row] = []
     gained: list[Row] = []
@@ -171,7 +171,7 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
 
 
 def measured(one: PaperGraph, graph: Graph) -> list[Run]:
-    """Runs a graph on every machine that the paper may mean."""
+    """Run a graph on every machine that the paper may mean."""
     machines = {case.machine: Machine(case.machine) for case in CASES}
     layers = {case: case.layers(machines[case.machine], graph, one.widths) for case in CASES}
     return [
@@ -188,7 +188,7 @@ def measured(one: PaperGraph, graph: Graph) -> list[Run]:
 
 
 def speedups(runs: Sequence[Run]) -> list[Row]:
-    """Speed-ups of aggregation and of whole models, mean and best over the graphs."""
+    """Return speed-ups of aggregation and of whole models, mean and best over the graphs."""
     return [
         row(
             f"{title}, {name} of {len(TWINS)} graphs",
@@ -196,7 +196,7 @@ def speedups(runs: Sequence[Run]) -> list[Row]:
             f"{_DIFFERENCE}{added}.",
             [over([ratio(run) for run in runs if run.case == case]) for case in CASES],
             paper,
-            # Figure 8 is serial; Amdahl's law is another way to the same published values.
+            # Figure 8 is serial; Amdahl's law is another way to derive the same published values.
             headline=what != "Amdahl",
         )
         for what, (title, ratio, added) in _RATIOS.items()
@@ -205,7 +205,7 @@ def speedups(runs: Sequence[Run]) -> list[Row]:
 
 
 def overlapped(one: PaperGraph, graph: Graph) -> list[Row]:
-    """Speed-up of a whole GCN whose host combines a window while the modules work on the next one."""
+    """Return the speed-up of a GCN whose host combines one window while the modules compute the next."""
     ran = run_model(Machine("grande_16"), graph, "gcn", [*one.widths, HIDDEN])
     over = ran.as_dict()
     note = (
@@ -217,7 +217,7 @@ def overlapped(one: PaperGraph, graph: Graph) -> list[Row]:
 
 
 def speedups_by_graph(runs: Sequence[Run]) -> list[Row]:
-    """The speed-ups of each graph."""
+    """Return the speed-ups of each graph."""
     return [
         row(
             f"{title}, {one.label}",
@@ -231,7 +231,7 @@ def speedups_by_graph(runs: Sequence[Run]) -> list[Row]:
 
 
 def charts(runs: Sequence[Run], summary: Sequence[Row], tiled: Sequence[Row]) -> tuple[Chart, ...]:
-    """Times of host, prior machine and ours; the speed-ups beside the paper's; reads saved by tile."""
+    """Return charts of times (host, prior machine, ours), speed-ups with the paper's, and saved reads."""
     base = [run for run in runs if run.case == BASE]
     groups = tuple(run.twin.label for run in base)
     times = Chart(
@@ -268,7 +268,7 @@ def charts(runs: Sequence[Run], summary: Sequence[Row], tiled: Sequence[Row]) ->
 
 
 def clock(one: PaperGraph, graph: Graph) -> list[Row]:
-    """Best layer of products over the host, by clock; none for other graphs."""
+    """Return the speed-up over the host of the best layer of products, by clock; empty for other graphs."""
     if one.paper != "products":
         return []
     rows = []
@@ -284,7 +284,7 @@ def clock(one: PaperGraph, graph: Graph) -> list[Row]:
 
 
 def held(one: PaperGraph, graph: Graph) -> list[Row]:
-    """Adjacency and features of one graph; of a part of the twin, extrapolated."""
+    """Return rows for adjacency and features of one graph, extrapolated if a part of the twin is used."""
     part = "" if one.scale == 1 else f" Extrapolated from {one.scale:g} of the twin."
     notes = (
         f"The twin has the graph's numbers of nodes and edges.{part}",
@@ -295,7 +295,7 @@ def held(one: PaperGraph, graph: Graph) -> list[Row]:
 
 
 def shares(runs: Sequence[Run]) -> list[Row]:
-    """Share of aggregation in a GCN's time on the host alone (Figure 2), modelled."""
+    """Return the modelled share of aggregation in a GCN's time on the host alone (Figure 2)."""
     note = (
         "Modelled: the host's reads, and its products at 70 % of the peak of the paper's Xeon Gold 6138 or "
         "all of it. The interval has both, and the host with and without its cache."
@@ -314,6 +314,6 @@ def shares(runs: Sequence[Run]) -> list[Row]:
 
 
 def combination_ns(run: Run, gflops: float) -> float:
-    """Time of the host for the products and elementwise steps of a GCN of three layers."""
+    """Return the host's time for the products and elementwise steps of a GCN of three layers."""
     works = layer_works("gcn", [*run.twin.widths, HIDDEN], replace(Host(), combine_gflops=gflops))
     return run.nodes * sum(work.ns for work in works)

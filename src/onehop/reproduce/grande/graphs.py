@@ -9,7 +9,7 @@ from onehop.reproduce.tables import Row, row
 from onehop.reproduce.twins import Progress, Twin
 
 HIDDEN = 256
-# Table 1's sizes fit this on every row: a column and a value an edge, and hardly any row structure.
+# Table 1's sizes fit this in every row: a column and a value per edge, and hardly any row structure.
 _EDGE_BYTES, _NODE_BYTES, _ITEM_BYTES = 8, 1, 4
 
 
@@ -18,10 +18,10 @@ class PaperGraph(Twin):
     """A graph of the paper.
 
     Attributes:
-        paper: Its name in the paper.
-        features: Columns of its features.
+        paper: The graph's name in the paper.
+        features: Number of feature columns.
         aggregation_percent: Share of aggregation in a GCN's time on the paper's Xeon (Figure 2).
-        adjacency_mb: Size of its adjacency, in MB (Table 1).
+        adjacency_mb: Size of the adjacency, in MB (Table 1).
         features_mb: Size of 256 columns of features, in MB (Table 1).
     """
 
@@ -32,12 +32,12 @@ class PaperGraph(Twin):
     features_mb: float
 
     def graph(self, progress: Progress) -> Graph:
-        """The twin's structure with self loops, as the paper counts edges."""
+        """Return the twin's structure with self loops, as the paper counts edges."""
         return with_self_loops(super().graph(progress))
 
     @property
     def widths(self) -> list[int]:
-        """Columns that each of three layers aggregates; aggregation comes first."""
+        """Columns that each of three layers aggregates, because aggregation comes first in a layer."""
         return [self.features, HIDDEN, HIDDEN]
 
 
@@ -57,13 +57,13 @@ def sizes(
     notes: tuple[str, str],
     share: float = 1.0,
 ) -> list[Row]:
-    """Adjacency and features of one graph (Table 1).
+    """Return rows for adjacency and features of one graph (Table 1).
 
     Args:
-        graph: Its name in the paper.
-        edges: Its edges; of a sample the estimate, and the ends of its interval.
-        nodes: Its nodes.
-        published_mb: The paper's sizes of both, in MB.
+        graph: The graph's name in the paper.
+        edges: The number of edges; for a sample, the estimate and the ends of its interval.
+        nodes: The number of nodes.
+        published_mb: The paper's sizes of adjacency and features, in MB.
         notes: The notes of both rows.
         share: Part of the graph that was counted: the sizes are divided by it.
     """

@@ -1,4 +1,4 @@
-"""GraNDe's largest graph, papers, at full size: rows are computed, and figures estimated by sampling."""
+"""GraNDe's largest graph, papers, at full size: rows are computed, and figures are estimated by sampling."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,8 +12,9 @@ from onehop.reproduce.twins import Progress, silent
 
 # Columns that each of three layers aggregates.
 WIDTHS = (128, HIDDEN, HIDDEN)
-# A machine's name, and what differs from it: the base, then by itself each assumption that the paper leaves
-# open. Clocks above the base's change nothing: in index order hardly a read is shared, and 300 MHz keep up.
+# A machine's name, and its differences from the preset: first the base, then each assumption that the paper
+# leaves open, one at a time. Clocks above the base's change nothing: in index order hardly any read is
+# shared, and 300 MHz keep up.
 MACHINES: tuple[tuple[str, dict[str, dict[str, Any]]], ...] = (
     ("grande_16", {}),
     ("grande_16", {"module": {"clock_mhz": 300.0}}),
@@ -37,10 +38,10 @@ _SPEED_UP = (
 def sampled(
     progress: Progress = silent, graph: RowSource | None = None, sample: Sample | None = None
 ) -> list[Row]:
-    """Speed-ups, shared reads and sizes of papers at full size.
+    """Estimate speed-ups, shared reads and sizes of papers at full size.
 
     Args:
-        progress: Told how far it is.
+        progress: Called with the current step and the share that is done.
         graph: Another graph; None means the twin of papers, with self loops.
         sample: Size of each sample; None means the defaults.
     """
@@ -64,5 +65,5 @@ def sampled(
 
 
 def _ends(name: str, reports: Sequence[Mapping[str, float]]) -> list[float]:
-    """A figure of the first report, and the ends of its intervals in all."""
+    """Return a figure of the first report, followed by the ends of its intervals in all reports."""
     return [reports[0][name], *(report[f"{name}_{end}"] for report in reports for end in ("low", "high"))]

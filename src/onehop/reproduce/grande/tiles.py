@@ -1,4 +1,4 @@
-"""GraNDe's tiles: the reads that they save, and what re-tiling costs and gains."""
+"""GraNDe's tiles: the reads that they save, and the cost and gain of re-tiling."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,9 @@ from onehop.machines.ndp.outcome import LayerOutcome
 from onehop.reproduce.grande.graphs import PaperGraph
 from onehop.reproduce.tables import Row, row
 
-# Tiles of Figure 7; the text has figures of the last.
+# Tile sizes of Figure 7; the text has figures for the last size.
 TILES = (4, 8, 16, 32, 64, 128)
-# Figure 7 and its text, percent: the twins' tails and communities were chosen to meet these very figures.
+# Figure 7 and its text, percent. The twins' tails and communities were chosen to match these very figures.
 SAVED = {("index", "arxiv"): 6.66, ("rows", "products"): 54.1}
 
 _OTHER_GRAPH = (
@@ -21,7 +21,7 @@ _OTHER_GRAPH = (
 
 
 def retiling(one: PaperGraph, graph: Graph) -> list[Row]:
-    """Reads that tiles of each size save (Figure 7), re-tiled and in index order."""
+    """Return the share of reads that tiles of each size save (Figure 7), re-tiled and in index order."""
     machine = Machine("grande_16")
     rows = []
     for retile, order, other in (
@@ -46,7 +46,7 @@ def retiling(one: PaperGraph, graph: Graph) -> list[Row]:
 
 
 def gains(one: PaperGraph, graph: Graph) -> list[Row]:
-    """Time of three layers in index order over that re-tiled, with the terms that decide it."""
+    """Return the time of three layers in index order divided by the re-tiled time, with its parts."""
     machine = Machine("grande_16")
     index, listed = (
         machine.layers(graph, one.widths, NdpPlan(retile=retile), record=0) for retile in ("index", "rows")
@@ -72,7 +72,7 @@ def gains(one: PaperGraph, graph: Graph) -> list[Row]:
 
 
 def _terms(layers: Sequence[LayerOutcome]) -> dict[str, float]:
-    """Time of the mean rank by what it does, ms, over all layers."""
+    """Return the time of the mean rank in ms, by activity, over all layers."""
     terms = dict.fromkeys(
         ("features", "row pointers", "adjacency", "listing", "tile lists", "write-back", "waits"), 0.0
     )

@@ -1,4 +1,4 @@
-"""IO-aware kernels for GNN layers: what can be had without a GPU, and which figures need one."""
+"""IO-aware kernels for GNN layers: figures that can be computed without a GPU, and a list of the others."""
 
 from onehop.bench.peers.base import import_reason
 from onehop.reproduce.io_aware import counted, layers, reordering
@@ -12,7 +12,7 @@ _SOURCE = (
 
 
 def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
-    """Computes the figures of the IO-aware kernels' paper; ``quick``: on small graphs, in three rounds."""
+    """Compute the IO-aware kernels' figures; with ``quick``, on small graphs, in three rounds."""
     reordered, picture = reordering.measured(quick, part(progress, 0.0, 0.5))
     rows = [*counted.headlines(), *counted.savings(), *counted.memory(), *counted.times(), *reordered]
     charts: tuple[Chart, ...] = (*counted.charts(), picture)

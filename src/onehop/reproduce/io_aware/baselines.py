@@ -1,8 +1,8 @@
-"""The layers in plain torch, with its sparse matrices kept for the graph, and in DGL.
+"""The layers in DGL, and in plain torch with sparse matrices that are kept for the graph.
 
-Each takes the parameters of a layer of PyG, so that all give the same numbers. What depends on the graph
-alone (self-loops, normalisation, the transposed matrix, DGL's formats) is made once, before any time is
-taken.
+Each function takes the parameters of a PyG layer, so that all give the same numbers. What depends only on the
+graph (self-loops, normalisation, the transposed matrix, DGL's formats) is computed once, before anything is
+timed.
 """
 
 from collections.abc import Callable
@@ -27,9 +27,9 @@ class Edges:
     """The edges that a layer aggregates over.
 
     Attributes:
-        edge_index: [2, E], with self-loops where the layer adds them.
+        edge_index: [2, E], with self-loops if the layer adds them.
         num_nodes: Number of nodes.
-        weight: [E], GCN's normalisation; None for none.
+        weight: [E], GCN's normalisation; None means no weights.
     """
 
     edge_index: Tensor
@@ -38,7 +38,7 @@ class Edges:
 
     @classmethod
     def of(cls, layer: Any, edge_index: Tensor, num_nodes: int) -> "Edges":
-        """The edges that a layer of PyG works on."""
+        """Return the edges that a PyG layer uses."""
         from torch_geometric.nn import GCNConv
         from torch_geometric.nn.conv.gcn_conv import gcn_norm
         from torch_geometric.utils import add_self_loops, remove_self_loops
@@ -51,20 +51,20 @@ class Edges:
         return cls(edge_index, num_nodes)
 
     def matrix(self, *, transposed: bool = False) -> Tensor:
-        """A CSR tensor [N, N] with a row for each destination or, transposed, for each source."""
+        """Return a CSR tensor [N, N] with one row per destination or, if transposed, per source."""
         edge_index = self.edge_index.flip(0) if transposed else self.edge_index
         graph = Graph.from_edge_index(edge_index, num_nodes=self.num_nodes)
         values = torch.ones(graph.num_edges, device="cpu") if self.weight is None else self.weight
         if graph.perm is not None:
             values = values[graph.perm.long()]
         shape = (self.num_nodes, self.num_nodes)
-        # MKL takes indices of 32 bits as they are.
+        # MKL uses 32-bit indices without conversion.
         with beta_warnings_ignored():
             return torch.sparse_csr_tensor(graph.rowptr.int(), graph.col.int(), values, shape, device="cpu")
 
 
 class _KeptProduct(torch.autograd.Function):
-    """A product with a sparse matrix, whose gradient is a product with the kept transposed one."""
+    """A product with a sparse matrix; its gradient is a product with the stored transposed matrix."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, matrix: Tensor, transposed: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ class _KeptProduct(torch.autograd.Function):
 
 
 def by_sparse_products(layer: Any, edges: Edges) -> Forward | None:
-    """The layer by torch's sparse products; None where it has none: attention, whose values change."""
+    """Return the layer by torch's sparse products; None for attention, whose matrix values change."""
     from torch_geometric.nn import GCNConv, SAGEConv
 
     if isinstance(layer, GCNConv):
@@ -108,7 +108,7 @@ def why_not_dgl() -> str | None:
 
 
 def by_dgl(layer: Any, edges: Edges) -> Forward:
-    """The layer by DGL's operators, in the order in which DGL's own layers use them."""
+    """Return the layer by DGL's operators, in the order in which DGL's own layers use them."""
     import dgl.function
     import dgl.ops
     from torch_geometric.nn import GATv2Conv, GCNConv, SAGEConv

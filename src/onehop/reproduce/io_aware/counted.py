@@ -1,7 +1,7 @@
-"""Figures of the IO-aware kernels' paper that need no machine: what is published, and counted bytes.
+"""Figures of the IO-aware kernels' paper that need no measurement: published values and counted bytes.
 
-DGL's GATv2 makes three tensors of edges times width (the sum of both ends, its activation, and the product
-with the attention vector), of which two are kept; a fused kernel, the paper's or ours, makes none.
+DGL's GATv2 creates three tensors of edges times width (the sum of both ends, its activation, and the product
+with the attention vector), and keeps two of them. A fused kernel, the paper's or ours, creates none.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ class Size(NamedTuple):
     edges: int
 
 
-# The paper's graphs, as it states them.
+# The paper's graphs, with the sizes that it gives.
 GRAPHS = {
     "tolokers-2": Size(11_758, 1_038_000),
     "hm-categories": Size(46_563, 21_461_990),
@@ -29,7 +29,7 @@ GRAPHS = {
     "web-traffic": Size(2_890_331, 12_895_369),
     "ogbn-products": Size(2_449_029, 123_718_280),
 }
-# Over DGL, on an A100.
+# Speed-ups over DGL, on an A100.
 _HEADLINES = (
     ("GATv2 over DGL, best", 8.5),
     ("GATv2 over DGL, median", 2.0),
@@ -40,17 +40,18 @@ _HEADLINES = (
     ("min over DGL, median", 2.6),
     ("cached sparse products over DGL, best", 8.0),
 )
-# GATv2's peak memory, DGL's over theirs.
+# GATv2's peak memory: DGL's divided by the paper's.
 _BEST_SAVING, _MEDIAN_SAVING = 76.0, 6.0
-# GATv2 forward, H = 2, D = 64: peak memory of DGL over theirs.
+# GATv2 forward, H = 2, D = 64: peak memory of DGL divided by the paper's.
 _MEMORY = {"tolokers-2": 32.6, "twitch-views": 44.0, "ogbn-arxiv": 4.7, "city-roads-L": 1.8}
-# Features, both projections, the output.
+# Rows per node: features, both projections, the output.
 _NODE_ROWS = 4
-# Rows an edge of DGL's at its peak; the third is gone where the allocator can free it first.
+# Rows per edge at DGL's peak; two if the allocator can free the third before.
 _EDGE_ROWS = (3, 2)
-# Column and row of an edge in both directions; DGL's four scores an edge and head.
+# Bytes of an edge's column and row in both directions; number of scores per edge and head in DGL.
 _INDEX_BYTES, _SCORES = 16, 4
-# Milliseconds on the A100 at F = 64 (GATv2 with 2 heads), float32: forward, backward; cached sums.
+# Milliseconds on the A100 at F = 64 (GATv2 with 2 heads), float32: forward and backward; then sums by cached
+# matrices.
 _GATV2_MS = {
     "tolokers-2": (0.77, 3.32),
     "hm-categories": (9.89, 46.3),
@@ -71,7 +72,7 @@ _SUM_MS = {
     "web-traffic": 2.40,
     "ogbn-products": 24.0,
 }
-# Bandwidth of the paper's A100 80 GB SXM4, bytes a second.
+# Bandwidth of the paper's A100 80 GB SXM4, in bytes per second.
 _A100_BYTES_S = 2.0e12
 _HEADS, _WIDTH = 2, 64
 _ITEM_BYTES, _COLUMN_BYTES = 4, 4
@@ -79,13 +80,13 @@ _ROW = _WIDTH * _ITEM_BYTES
 
 
 def headlines() -> list[Row]:
-    """The paper's headline figures of time, with the command that measures them where there is a GPU."""
+    """Return the paper's headline times, with the command that measures them on a machine with a GPU."""
     note = "Needs a GPU: `python -m benchmarks.gpu` measures this with ours there."
     return [row(figure, "x", note, paper=paper, headline=True) for figure, paper in _HEADLINES]
 
 
 def savings() -> list[Row]:
-    """The paper's headline figures of memory, counted on all its graphs."""
+    """Return the paper's headline figures of memory, counted on all its graphs."""
     by_graph = {
         graph: [dgl_bytes(size, rows) / fused_bytes(size) for rows in _EDGE_ROWS]
         for graph, size in GRAPHS.items()
@@ -114,17 +115,17 @@ def savings() -> list[Row]:
 
 
 def fused_bytes(size: Size) -> int:
-    """Bytes of a fused GATv2 kernel's forward pass: rows of nodes, and the graph."""
+    """Return the bytes of a fused GATv2 kernel's forward pass: rows of nodes, and the graph."""
     return size.nodes * _HEADS * (_NODE_ROWS * _ROW + _ITEM_BYTES) + size.edges * _INDEX_BYTES
 
 
 def dgl_bytes(size: Size, edge_rows: int = _EDGE_ROWS[0]) -> int:
-    """Bytes of DGL's forward pass: the same, and rows and scores of edges."""
+    """Return the bytes of DGL's forward pass: a fused kernel's bytes, and rows and scores of edges."""
     return fused_bytes(size) + size.edges * _HEADS * (edge_rows * _ROW + _SCORES * _ITEM_BYTES)
 
 
 def memory() -> list[Row]:
-    """Memory of GATv2's forward pass, for each graph whose peak the paper gives."""
+    """Return the memory of GATv2's forward pass, for each graph whose peak the paper gives."""
     return [
         row(
             f"GATv2 forward, peak memory of DGL over a fused kernel's, H = 2, D = 64, {graph}",
@@ -138,7 +139,7 @@ def memory() -> list[Row]:
 
 
 def charts() -> tuple[Chart, ...]:
-    """The ratio of memory by graph, published and counted."""
+    """Return a chart of the memory ratio by graph, published and counted."""
     return (
         Chart(
             name="memory",
@@ -152,22 +153,22 @@ def charts() -> tuple[Chart, ...]:
 
 
 def gatv2_forward_bytes(size: Size) -> int:
-    """Bytes of GATv2 forward without reuse in caches: each edge's index and source row, each node's rows."""
+    """Return the bytes of GATv2 forward without cache reuse: index and source row per edge, rows per node."""
     return size.edges * (_COLUMN_BYTES + _ROW) + size.nodes * (2 * _ROW + 4 * _HEADS)
 
 
 def gatv2_backward_bytes(size: Size) -> int:
-    """Bytes of GATv2 backward without reuse: three gathers an edge over both directions."""
+    """Return the bytes of GATv2 backward without cache reuse: three gathers per edge over both directions."""
     return size.edges * (2 * _COLUMN_BYTES + 3 * _ROW + 8 * _HEADS) + 8 * size.nodes * _ROW
 
 
 def sum_bytes(size: Size) -> int:
-    """Bytes of a sum without reuse."""
+    """Return the bytes of a sum without cache reuse."""
     return (size.edges + size.nodes) * (_COLUMN_BYTES + _ROW)
 
 
 def times() -> Iterator[Row]:
-    """The paper's times on its GPU; the note of each has the floor of its bytes."""
+    """Yield the paper's times on its GPU; each note has the minimum time of the bytes."""
     for graph, (forward, backward) in _GATV2_MS.items():
         yield _time("GATv2 forward", forward, gatv2_forward_bytes, graph)
         yield _time("GATv2 backward", backward, gatv2_backward_bytes, graph)

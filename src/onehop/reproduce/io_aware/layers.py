@@ -1,4 +1,4 @@
-"""Layers on this processor: the bytes that they keep for gradients, and times beside PyG, torch and DGL."""
+"""Layers on this processor: bytes that they keep for gradients, and times against PyG, torch and DGL."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -19,15 +19,15 @@ from onehop.reproduce.io_aware import baselines
 from onehop.reproduce.tables import Chart, Row, row
 from onehop.reproduce.twins import Progress, Twin
 
-# Of the layers whose kept bytes are counted.
+# Sizes for the layers whose kept bytes are counted.
 _NODES, _EDGES = 2_000, (100_000, 200_000)
 _KEPT_HEADS, _KEPT_HEAD = 4, 64
 _KEPT_WIDTH = _KEPT_HEADS * _KEPT_HEAD
-# Of those that are timed.
+# Sizes for the layers that are timed.
 _TWIN = Twin("arxiv", 0.1)
 _WIDTH, _HEADS = 64, 2
 _ROUNDS, _QUICK_ROUNDS = 7, 3
-# Of the largest magnitude: sums of float32 in another order.
+# Relative to the largest magnitude, because float32 sums are added in another order.
 _TOLERANCE = 1e-4
 
 Layer = Callable[[Tensor, Tensor], Tensor]
@@ -38,9 +38,9 @@ class Timed(Compared):
     """Measurements of one layer in one direction.
 
     Attributes:
-        name: Family.
+        name: The layer's family.
         step: "forward", or "forward and backward".
-        graph: Name of the twin.
+        graph: The twin's name.
     """
 
     name: str
@@ -61,17 +61,17 @@ def _keeping() -> dict[str, Callable[[], Any]]:
 
 
 def kept_bytes(layer: Layer, x: Tensor, edge_index: Tensor) -> int:
-    """Bytes of all storages that a forward pass saves for its gradient.
+    """Return the bytes of all storages that a forward pass saves for its gradient.
 
     Args:
-        layer: A layer of PyG.
+        layer: A PyG layer.
         x: [N, F]; requires a gradient.
         edge_index: [2, E].
     """
     storages: dict[int, Tensor] = {}
 
     def pack(tensor: Tensor) -> Tensor:
-        # The tensor is kept as well, so that no other storage gets its address.
+        # The tensor is kept too, so that no other storage can get its address.
         storages[tensor.untyped_storage().data_ptr()] = tensor
         return tensor
 
@@ -83,7 +83,7 @@ def kept_bytes(layer: Layer, x: Tensor, edge_index: Tensor) -> int:
 
 
 def bytes_an_edge(make: Callable[[], Any], context: Callable[[], Any]) -> float:
-    """Growth of the saved bytes with the number of edges; forward passes run in the context."""
+    """Return how many saved bytes each edge adds; forward passes run in the context."""
     torch.manual_seed(0)
     layer = make()
     width = layer.in_channels if isinstance(layer.in_channels, int) else layer.in_channels[0]
@@ -98,7 +98,7 @@ def bytes_an_edge(make: Callable[[], Any], context: Callable[[], Any]) -> float:
 
 
 def memory() -> Iterator[Row]:
-    """A row for each layer: ours, and PyG's in the note."""
+    """Yield a row for each layer: our bytes, with PyG's in the note."""
     for name, make in _keeping().items():
         ours = bytes_an_edge(make, lambda: onehop.patch())
         theirs = bytes_an_edge(make, contextlib.nullcontext)
@@ -120,7 +120,7 @@ def _families() -> dict[str, Callable[[], Any]]:
 
 
 def measured(quick: bool, progress: Progress) -> list[Timed]:
-    """Every family, forward, and with its gradient."""
+    """Time every family, forward, and forward with backward."""
     one = _TWIN.of_run(quick)
     data = one.data()
     x = torch.randn(data.num_nodes, _WIDTH, generator=torch.Generator().manual_seed(0), device="cpu")
@@ -135,7 +135,8 @@ def measured(quick: bool, progress: Progress) -> list[Timed]:
 
 def _layer(name: str, layer: Any, graph: str, x: Tensor, edge_index: Tensor, quick: bool) -> list[Timed]:
     ways = _ways(layer, x, edge_index)
-    # Aggregates of constant features would be kept from call to call, and the kernels not run at all.
+    # Without this, aggregates of constant features would be cached between calls, and the kernels would not
+    # run.
     contexts: dict[str, Context] = {ONEHOP.name: lambda: onehop.patch(reuse=False)}
     by_step = []
     for step in ("forward", "forward and backward"):
@@ -156,7 +157,7 @@ def _layer(name: str, layer: Any, graph: str, x: Tensor, edge_index: Tensor, qui
 
 
 def _ways(layer: Any, x: Tensor, edge_index: Tensor) -> dict[str, baselines.Forward]:
-    """The layer as PyG, onehop and the available baselines run it."""
+    """Return the layer as PyG, onehop and the available baselines run it."""
     edges = baselines.Edges.of(layer, edge_index, x.size(0))
     ways: dict[str, baselines.Forward] = dict.fromkeys(
         (PYG.name, ONEHOP.name), lambda rows: layer(rows, edge_index)
@@ -170,7 +171,7 @@ def _ways(layer: Any, x: Tensor, edge_index: Tensor) -> dict[str, baselines.Forw
 
 
 def _step(step: str, layer: Any, forward: baselines.Forward, x: Tensor) -> Tensor:
-    """The result of a forward pass [N, F] or, with its backward pass, the features' gradient [N, F]."""
+    """Return the result of a forward pass, [N, F], or, with backward, the features' gradient, [N, F]."""
     if step == "forward":
         with torch.no_grad():
             return forward(x)
@@ -182,7 +183,7 @@ def _step(step: str, layer: Any, forward: baselines.Forward, x: Tensor) -> Tenso
 
 
 def rows(results: Sequence[Timed]) -> list[Row]:
-    """The time of each baseline over ours, with the quartiles of the rounds."""
+    """Return the time of each baseline divided by ours, with the quartiles of the rounds."""
     over = {PYG.name: "PyG", baselines.SPARSE: baselines.SPARSE, baselines.DGL: baselines.DGL}
     timed = [
         beside_pyg.row(
@@ -202,6 +203,6 @@ def rows(results: Sequence[Timed]) -> list[Row]:
 
 
 def charts(results: Sequence[Timed]) -> tuple[Chart, ...]:
-    """Milliseconds of each layer, PyG beside ours; none where nothing was timed."""
+    """Return a chart with the ms of each layer, PyG and ours; no chart if nothing was timed."""
     title = f"One layer, F = {_WIDTH}, {results[0].graph}"
     return beside_pyg.charts("layers", title, {f"{one.name} {one.step}": one for one in results})

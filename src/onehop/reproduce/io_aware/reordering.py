@@ -1,7 +1,7 @@
 """Reordering against the mapping of work, counted: the third finding of the IO-aware kernels' paper.
 
 The paper timed both mappings in a graph's own order and after METIS, and drew the difference of their
-speed-ups; its sign by graph could be read, its values could not. Here the sectors that the GPU's second
+speed-ups. Its sign for each graph could be read, its values could not. Here, the sectors that the GPU's L2
 cache fetches (:mod:`onehop.machines.gpu.gather`) are counted, on generated graphs of the same kinds.
 """
 
@@ -15,23 +15,24 @@ from onehop.machines.gpu import MAPPINGS, ORDERS, Gpu, Kernel
 from onehop.reproduce.tables import Chart, Row, number, plain, row
 from onehop.reproduce.twins import Progress, Twin, loaded
 
-# Two of the paper's five.
+# Two of the paper's five widths.
 _WIDTHS: tuple[int, ...] = (128, 512)
 _ITEM_BYTES = 4
-# The order whose gains rows have. The paper's METIS needs pymetis.
+# The order for whose gains there are rows. The paper's METIS needs pymetis.
 _CHOSEN = "community"
 _NAMES = {"random": "random", "degree": "degree", "rcm": "RCM", _CHOSEN: "communities"}
 
 
 @dataclass(frozen=True)
 class Kind(Twin):
-    """A graph of the kind of one that the paper timed.
+    """A generated graph of the same kind as a graph that the paper timed.
 
     Attributes:
         paper: The paper's graph.
-        signs: Signs of the difference of both gains, neighbour- less feature-parallel, in the paper.
-        said: The same in words.
-        whole: The scale at which it is as large as the paper's; a part runs on as large a part of the GPU.
+        signs: Signs, in the paper, of the difference of gains: neighbour-parallel minus feature-parallel.
+        said: These signs in words.
+        whole: The scale at which the graph is as large as the paper's; a part runs on an equal part of the
+            GPU.
     """
 
     paper: str
@@ -42,10 +43,10 @@ class Kind(Twin):
 
 @dataclass(frozen=True)
 class Hubs(Kind):
-    """A Chung-Lu graph: hubs, and no neighbours in common beyond chance."""
+    """A Chung-Lu graph: it has hubs, and common neighbours only by chance."""
 
     def graph(self, progress: Progress) -> Graph:
-        """Nodes and edges of web-traffic; the exponent gives its degrees their published skewness, 738."""
+        """Return a graph of web-traffic's size; the exponent gives its degree skewness, 738."""
         nodes, pairs = round(2_890_331 * self.scale), round(12_895_369 / 2 * self.scale)
         edge_index = datasets.chung_lu(nodes, 2 * pairs, exponent=0.83, progress=progress)
         return Graph.from_edge_index(edge_index, num_nodes=nodes)
@@ -65,20 +66,20 @@ KINDS: tuple[Kind, ...] = (
     Kind("road", 0.057, "city-roads-L", _FLAT, _NEAR_ZERO, scale=0.57, whole=0.57),
     Hubs("Chung-Lu graph", 0.01, "web-traffic", _FLAT, _NEAR_ZERO, scale=0.0625),
 )
-# The axis of the paper's picture runs from -1.05 to 1.4: less than this cannot be told from zero there.
+# The axis of the paper's picture runs from -1.05 to 1.4; values below this look like zero there.
 _ZERO = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A choice of everything that the paper does not say, or has twice.
+    """One choice of everything that the paper does not state, or states in two ways.
 
     Attributes:
-        load_bytes: Bytes that a lane loads at once; the paper has both 16 and 4.
+        load_bytes: Bytes that a lane loads at once; the paper gives both 16 and 4.
         occupancy: Share of the warps that are resident.
-        cache: Share of the second cache that holds different data: half, where both of its partitions hold a
-            copy (NVIDIA, A100 Tensor Core GPU Architecture).
-        passes: Times that a warp goes through its neighbours: 2 in the paper's picture, once in a sum.
+        cache: Share of the L2 cache that holds different data: half if both of its partitions hold a copy
+            (NVIDIA, A100 Tensor Core GPU Architecture).
+        passes: How often a warp reads its neighbours: 2 in the paper's picture, once in a sum.
     """
 
     load_bytes: int = 16
@@ -95,13 +96,13 @@ Fetched = dict[tuple[Case, str, str], int]
 
 
 def fetched(graph: Graph, width: int, machine: Gpu, cases: Sequence[Case], progress: Progress) -> Fetched:
-    """Counts the sectors that both mappings fetch for columns of float32, in every order."""
+    """Count the sectors that both mappings fetch for columns of float32, in every order."""
     counts: Fetched = {}
     for done, order in enumerate(ORDERS):
         progress(f"width {width}, order {order}", done / len(ORDERS))
         ordered = gpu.in_order(graph, order)
         for case in cases:
-            # The width of its loads changes nothing for neighbour-parallel.
+            # The load width changes nothing for neighbour-parallel.
             same = replace(case, load_bytes=BASE.load_bytes)
             part = replace(machine, l2_bytes=round(machine.l2_bytes * case.cache))
             for mapping in MAPPINGS:
@@ -114,26 +115,26 @@ def fetched(graph: Graph, width: int, machine: Gpu, cases: Sequence[Case], progr
 
 
 def gain(counts: Fetched, case: Case, mapping: str, order: str) -> float:
-    """Sectors in the graph's own order over sectors in another one; 1 for a graph without edges."""
+    """Return the sectors in the graph's own order divided by those in another; 1 without edges."""
     counted = counts[case, mapping, order]
     return counts[case, mapping, "own"] / counted if counted else 1.0
 
 
 def apart(counts: Fetched, case: Case, order: str) -> float:
-    """The gain of neighbour-parallel less feature-parallel's, to three digits."""
+    """Return the gain of neighbour-parallel minus the gain of feature-parallel, to three digits."""
     mine, other = (gain(counts, case, mapping, order) for mapping in MAPPINGS)
     return round(mine - other, 3) + 0.0  # no negative zero
 
 
 def sign(difference: float) -> int:
-    """Return 1, 0 or -1; 0 where the paper's picture would show no difference."""
+    """Return 1, 0 or -1; 0 if the paper's picture would show no difference."""
     return 0 if abs(difference) < _ZERO else 1 if difference > 0 else -1
 
 
 def measured(quick: bool, progress: Progress) -> tuple[list[Row], Chart]:
-    """A row for each kind of graph and width, one for the finding, and the picture of all orders.
+    """Return a row for each kind of graph and width, a row for the finding, and the picture of all orders.
 
-    A quick run has small parts of the graphs, the last width, and one case.
+    A quick run uses small parts of the graphs, the last width, and one case.
     """
     machine = gpu.load("a100_80gb")
     cases, widths = (_CASES[:1], _WIDTHS[-1:]) if quick else (_CASES, _WIDTHS)
@@ -147,7 +148,7 @@ def measured(quick: bool, progress: Progress) -> tuple[list[Row], Chart]:
 
 
 def of_graph(one: Kind, width: int, cases: Sequence[Case], counts: Fetched) -> Row:
-    """The difference of both gains in the chosen order, and in the note both in all orders."""
+    """Return the difference of both gains in the chosen order; the note has both gains in all orders."""
     gains = ", ".join(
         f"{name} {' / '.join(number(gain(counts, BASE, mapping, order)) for mapping in MAPPINGS)}"
         for order, name in _NAMES.items()
@@ -164,9 +165,9 @@ def of_graph(one: Kind, width: int, cases: Sequence[Case], counts: Fetched) -> R
 
 
 def verdict(one: Kind, differences: Sequence[float]) -> str:
-    """Return "agrees" where every sign is one of the paper's, "open" where some are, else "differs".
+    """Return "agrees" if every sign is one of the paper's, "open" if only some are, else "differs".
 
-    A quick run leaves assumptions out, so that it never differs.
+    A quick run omits some assumptions, so it never returns "differs".
     """
     matches = [sign(each) in one.signs for each in differences]
     return "agrees" if all(matches) else "open" if any(matches) else _otherwise(differences)
@@ -177,7 +178,7 @@ def _otherwise(of_cases: Sequence[object]) -> str:
 
 
 def finding(tallies: Sequence[Fetched], cases: Sequence[Case]) -> Row:
-    """Counts the graphs, widths, orders and cases in which either mapping gains more."""
+    """Count the graphs, widths, orders and cases in which either mapping gains more."""
     signs = {
         order: [sign(apart(counts, case, order)) for counts in tallies for case in cases] for order in _NAMES
     }

@@ -1,8 +1,8 @@
 """iSpLib: training epochs of PyG's models on a CPU, and the width at which generated kernels gain most.
 
-The published ratios name a model and a release of PyG or PyTorch, and neither the graph nor which baseline
-of iSpLib's scripts they are over. So each is compared with all of them that can be measured here, and the
-interval is their range.
+Each published ratio names a model and a release of PyG or PyTorch, but neither the graph nor the baseline of
+iSpLib's scripts. So each ratio is compared with all baselines that can be measured here, and the interval is
+their range.
 """
 
 from collections.abc import Sequence
@@ -27,12 +27,12 @@ _GRAPHS = tuple(twin.name for twin in epochs.TWINS)
 class Published(NamedTuple):
     """A published ratio of times of a training epoch.
 
-    Attributes:
+    figure: The figure's name.
         figure: Its name.
-        paper: The value.
-        models: The models that it may be of.
-        graphs: The twins of the graphs that it may be of.
-        over: The baselines that it may be over; empty for all of iSpLib's scripts.
+        paper: The published value.
+        models: The models that the ratio may refer to.
+        graphs: The twins of the graphs that the ratio may refer to.
+        over: The baselines that the ratio may refer to; empty means all of iSpLib's scripts.
     """
 
     figure: str
@@ -60,7 +60,7 @@ PUBLISHED = (
 
 
 def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
-    """Computes the figures of iSpLib; ``quick``: on smaller twins, and without ``torch.compile``."""
+    """Compute the figures of iSpLib; with ``quick``, on smaller twins and without ``torch.compile``."""
     widths = curve.measured(quick, part(progress, 0.9, 1.0))
     rows, charts = curve.rows(widths), curve.charts(widths)
     reason = import_reason("torch_geometric")
@@ -76,7 +76,7 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
 
 
 def headline(published: Published, results: Sequence[ModelResult]) -> Row:
-    """A published ratio beside the largest of ours that it may be of, and the range of all these."""
+    """Return a published ratio with the largest of ours that it may refer to, and the range of all these."""
     ours = sorted(
         (
             (ratio.median, f"{one.model} over {name} on the {one.graph}")
@@ -105,7 +105,7 @@ def headline(published: Published, results: Sequence[ModelResult]) -> Row:
 
 
 def over_isplib(results: Sequence[ModelResult]) -> Row:
-    """ISpLib's own time over ours, where it can be imported: the only ratio that no host changes much."""
+    """Return iSpLib's own time divided by ours, if it can be imported; it depends least on the host."""
     figure = "iSpLib's training epoch over ours"
     ratios = [ratio.median for one in results if (ratio := one.speedup(ISPLIB.name)) is not None]
     if not ratios:

@@ -1,7 +1,8 @@
-"""The gain of kernels for this processor over fallback kernels, by the width of the features.
+"""The gain of kernels for this processor over fallback kernels, by feature width.
 
-The fallback are the same kernels compiled for the least processor of this architecture. Generated ones are
-made for one width by ``onehop.tune(codegen=True)``, which uses them where they beat the built-in ones.
+The fallback kernels are the same kernels compiled for the oldest processor of this architecture. Generated
+kernels are made for one width by ``onehop.tune(codegen=True)``, which uses them if they are faster than the
+built-in ones.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +25,7 @@ from onehop.reproduce.twins import Progress, Twin
 _TWIN = Twin("proteins", 0.04, scale=0.2)
 _WIDTHS, _QUICK_WIDTHS = (8, 16, 32, 64, 128, 256, 512), (16, 32, 64, 128)
 _ROUNDS, _QUICK_ROUNDS = 11, 5
-# Seconds of the search and of the compilation, for each width.
+# Seconds for the search and the compilation, for each width.
 _BUDGET_S, _QUICK_BUDGET_S = 30.0, 8.0
 _FALLBACK = "portable"
 _OTHER_FALLBACK = (
@@ -40,9 +41,10 @@ class Width:
     """The gains at one width.
 
     Attributes:
-        columns: The width.
-        gains: Time of the fallback over the time of "built-in" and "generated" kernels and of "torch".
-        generated: What became of the generated kernels, in words.
+        columns: The width in columns.
+        gains: Time of the fallback kernels divided by the time of "built-in" and "generated" kernels and of
+            "torch".
+        generated: The outcome for the generated kernels, in words.
     """
 
     columns: int
@@ -51,7 +53,7 @@ class Width:
 
 
 def measured(quick: bool, progress: Progress) -> list[Width]:
-    """The sum over a twin at every width; empty where this build has no kernels but the fallback."""
+    """Measure a sum over a twin at every width; empty if this build has only the fallback kernels."""
     if native.extension.selected_isa() == _FALLBACK:
         return []
     one = _TWIN.of_run(quick)
@@ -74,7 +76,7 @@ def _at(graph: Graph, matrix: Tensor, columns: int, quick: bool) -> Width:
     gains = _over(fallback, {"built-in": run, "torch": lambda: matrix @ x}, quick)
     budget_s = _QUICK_BUDGET_S if quick else _BUDGET_S
     tuned = tune(graph, columns, backward=False, codegen=True, keep=False, again=True, budget_s=budget_s)
-    # From here on this process has the tuned plan.
+    # From here on, this process uses the tuned plan.
     gains |= _over(fallback, {"generated": run}, quick)
     return Width(columns, gains, tuned.entries[0].codegen)
 
@@ -96,7 +98,7 @@ def _by_fallback(call: Callable[[], object]) -> object:
 
 
 def rows(widths: Sequence[Width]) -> list[Row]:
-    """The width at which generated kernels gain most, on each maker's processors; and their gain there."""
+    """Return the width at which generated kernels gain most, by the processor's maker, and the gain there."""
     here = next((maker for maker in _PUBLISHED if maker in processor_name()), None)
     figure = "width at which generated kernels gain most over fallback kernels"
     rows = []
@@ -109,7 +111,7 @@ def rows(widths: Sequence[Width]) -> list[Row]:
             continue
         best = max(widths, key=lambda each: each.gains["generated"].median)
         gain = best.gains["generated"]
-        # Their quartiles overlap with the best one's.
+        # Widths whose quartiles overlap with the best width's.
         alike = [
             each.columns for each in widths if each.gains["generated"].upper_quartile >= gain.lower_quartile
         ]
@@ -127,7 +129,7 @@ def rows(widths: Sequence[Width]) -> list[Row]:
 
 
 def charts(widths: Sequence[Width]) -> tuple[Chart, ...]:
-    """The gains over the widths; none where there is no other kernel than the fallback."""
+    """Return a chart of the gains over the widths; no chart if there are only fallback kernels."""
     if not widths:
         return ()
     gains = {name: [each.gains[name] for each in widths] for name in ("generated", "built-in", "torch")}

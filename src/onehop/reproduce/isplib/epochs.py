@@ -1,4 +1,4 @@
-"""Training epochs of iSpLib's four models over each baseline of its scripts."""
+"""Training epochs of iSpLib's four models, divided by ours, for each baseline of its scripts."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from onehop.reproduce.tables import Chart, Row
 from onehop.reproduce.twins import Progress, Twin, silent
 
 MODELS = ("gcn", "sage-sum", "sage", "gin")
-# The parts of the named graphs on which PyG's slowest epoch takes seconds on two threads.
+# Parts of the named graphs on which PyG's slowest epoch takes seconds on two threads.
 TWINS = (
     Twin("reddit", 0.02, scale=0.05),
     Twin("reddit2", 0.05, scale=0.25),
@@ -24,15 +24,15 @@ TWINS = (
 )
 _HIDDEN = 32
 _ROUNDS = 3
-# Messages of edge_index that a quick run makes at most; such epochs take ten seconds and more.
+# Maximum bytes of messages by edge_index in a quick run; larger epochs take ten seconds and more.
 _QUICK_BYTES = 1 << 30
 _COMPILED = FURTHER["pyg-compiled"]
-# edge_index, torch's sparse product, torch.compile, torch_sparse's kernels.
+# The baselines: edge_index, torch's sparse product, torch.compile, torch_sparse's kernels.
 BASELINES = tuple(each.name for each in (PYG, TORCH_CSR, _COMPILED, SPARSE_TENSOR))
 
 
 def measured(quick: bool, progress: Progress = silent) -> list[ModelResult]:
-    """Every model on every graph, in every way that can be had; compiling takes half a minute a model."""
+    """Measure every model on every graph in every available way; compiling takes half a minute per model."""
     ways = (ONEHOP, PYG, TORCH_CSR, SPARSE_TENSOR, ISPLIB, *(() if quick else (_COMPILED,)))
     results: list[ModelResult] = []
     total = len(TWINS) * len(MODELS)
@@ -48,13 +48,13 @@ def measured(quick: bool, progress: Progress = silent) -> list[ModelResult]:
 
 
 def threads() -> str:
-    """The number of threads, in words."""
+    """Return the number of threads, in words."""
     count = torch.get_num_threads()
     return "one thread" if count == 1 else f"{count} threads"
 
 
 def rows(results: Sequence[ModelResult]) -> list[Row]:
-    """A row for each model, graph and baseline: its time over ours, and the quartiles of the rounds."""
+    """Return a row per model, graph and baseline: its time divided by ours, and the rounds' quartiles."""
     return [
         beside_pyg.row(
             f"training epoch over {name}, {one.model}, hidden {_HIDDEN}, {one.graph}",
@@ -68,6 +68,6 @@ def rows(results: Sequence[ModelResult]) -> list[Row]:
 
 
 def charts(results: Sequence[ModelResult]) -> tuple[Chart, ...]:
-    """Milliseconds of an epoch, PyG beside ours; none where nothing was timed."""
+    """Return a chart with the ms of an epoch, PyG and ours; no chart if nothing was timed."""
     title = f"A training epoch of two-layer models, hidden {_HIDDEN}"
     return beside_pyg.charts("epochs", title, {f"{one.model} {one.graph}": one for one in results})

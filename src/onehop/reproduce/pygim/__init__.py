@@ -11,13 +11,13 @@ _SOURCE = (
     "C. Giannoula et al., PyGim, SIGMETRICS 2025 (arXiv 2402.16731). Its abstract and its repository could "
     "be read; its evaluation could not."
 )
-# The graphs that the paper's means are of, as far as they are known; arxiv has rows of its own.
+# The graphs over which the paper's means are taken, as far as they are known; arxiv has separate rows.
 _TWINS = (Twin("reddit", 0.05), Twin("proteins", 0.05), Twin("amazonproducts", 0.01, scale=0.25))
 _APART = Twin("arxiv", 0.5)
 
 
 def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
-    """Computes the figures of PyGim; ``quick``: on parts of the twins."""
+    """Compute the figures of PyGim; with ``quick``, on parts of the twins."""
     cases: list[comparison.Case] = []
     counted: list[Shapes] = []
     # Shapes do not keep their graphs alive.

@@ -1,4 +1,4 @@
-"""Parallelism Fusion against the prior schemes, with an interval over what is assumed; and pictures of it."""
+"""Parallelism Fusion against the prior schemes, with an interval over the assumptions; and pictures of it."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -32,10 +32,10 @@ from onehop.reproduce.tables import Chart, Row, Values, published, row, spans
 from onehop.reproduce.twins import Progress
 
 LAYERS = 2
-# A prior scheme, and one of Parallelism Fusion.
+# A prior scheme, and a scheme of Parallelism Fusion.
 PAIRS = tuple(product(PRIOR, (PUBLISHED, OURS)))
 SUMMARIES: dict[str, Callable[[Sequence[float]], float]] = {"mean": geometric_mean, "best": max}
-# The abstract: mean and best over prior works on near-bank cores, inference.
+# The abstract: mean and best over prior works on near-bank cores, for inference.
 _PAPER_SPEEDUP, _PAPER_ENERGY = (4.38, 7.20), (2.86, 3.68)
 
 
@@ -44,10 +44,10 @@ class Case:
     """One graph at one number of merging threads.
 
     Attributes:
-        graph: Its name.
-        nodes: Its nodes.
-        threads: Threads of the host that merge, for all schemes.
-        outcomes: On each of :func:`machines`.
+        graph: The graph's name.
+        nodes: The number of its nodes.
+        threads: Number of the host's threads that merge, for all schemes.
+        outcomes: The outcome on each machine of :func:`machines`.
     """
 
     graph: str
@@ -57,17 +57,17 @@ class Case:
 
     @property
     def base(self) -> Outcome:
-        """On the preset."""
+        """The outcome on the preset."""
         return self.outcomes[0]
 
 
 def machines() -> list[Assumption]:
-    """The preset, then every machine that the evidence allows."""
+    """Return the preset, followed by every machine that the evidence allows."""
     return [base(), *of_time()]
 
 
 def measured(graph: str, shapes: Shapes, progress: Progress) -> list[Case]:
-    """Runs a graph under every scheme, on all machines."""
+    """Run a graph under every scheme, on all machines."""
     cases = []
     allowed = machines()
     for at, threads in enumerate(THREADS):
@@ -80,7 +80,7 @@ def measured(graph: str, shapes: Shapes, progress: Progress) -> list[Case]:
 
 
 def rows(cases: Sequence[Case], apart: Sequence[Case] = ()) -> list[Row]:
-    """Whole models by baseline, then aggregation by graph; the means leave out the graphs ``apart``."""
+    """Return whole-model rows by baseline, then aggregation rows by graph; means omit graphs ``apart``."""
     table: list[Row] = []
     for prior, scheme in PAIRS:
         table += _models(cases, prior, scheme)
@@ -90,7 +90,7 @@ def rows(cases: Sequence[Case], apart: Sequence[Case] = ()) -> list[Row]:
 
 
 def _by_graph(cases: Iterable[Case]) -> dict[str, list[Case]]:
-    """The cases of each graph, by its name: one for each number of threads."""
+    """Return the cases of each graph, by its name: one case for each number of threads."""
     by_graph: dict[str, list[Case]] = {}
     for case in cases:
         by_graph.setdefault(case.graph, []).append(case)
@@ -98,7 +98,7 @@ def _by_graph(cases: Iterable[Case]) -> dict[str, list[Case]]:
 
 
 def _models(cases: Sequence[Case], prior: str, scheme: str) -> list[Row]:
-    """Mean and best over graphs and models, of time and of energy; the published code's one thread first."""
+    """Return mean and best over graphs and models, of time and energy; the published single thread first."""
     table: list[Row] = []
     in_time: dict[str, float] = {}
     for quantity, paper, energy in (("time", _PAPER_SPEEDUP, False), ("energy", _PAPER_ENERGY, True)):
@@ -122,7 +122,7 @@ def _models(cases: Sequence[Case], prior: str, scheme: str) -> list[Row]:
 
 
 def _collected(cases: Sequence[Case], prior: str, scheme: str, energy: bool) -> Iterator[list[float]]:
-    """Ratios of all graphs and models, on the preset first, then on each other machine."""
+    """Yield the ratios of all graphs and models, on the preset first, then on each other machine."""
     for at, assumption in enumerate(machines()):
         yield _ratios(cases, at, assumption, prior, scheme, energy)
         for hosted in of_host(assumption):
@@ -146,9 +146,9 @@ def _ratios(
 
 
 def whole(report: PimReport, config: PimConfig, network: Network, energy: bool) -> float:
-    """Nanoseconds, or nanojoules, of a network's inference: combination, and an aggregation a layer.
+    """Return the ns, or nJ, of a network's inference: the combination, and one aggregation per layer.
 
-    The energy of the aggregation is taken again, with this machine's powers.
+    The energy of the aggregation is computed again, with this machine's powers.
     """
     host_ns = network.time_ns(config)
     if not energy:
@@ -158,10 +158,10 @@ def whole(report: PimReport, config: PimConfig, network: Network, energy: bool) 
 
 
 def aggregation_energy_nj(report: PimReport, config: PimConfig) -> float:
-    """Energy of an aggregation on a machine that differs from the report's in its powers alone."""
+    """Return the energy of an aggregation on a machine that differs from the report's only in its powers."""
     power = config.power
     kernel, total = report.phases_ns["kernel"], report.total_ns
-    # A summary has no busy times of cores; its energy was taken at the preset's power.
+    # A summary has no busy times of cores; its energy was computed with the preset's power.
     busy_ns = report.energy_nj["cores"] / base().config.power.core_w
     host = power.host_w * (total - kernel) + power.host_idle_w * kernel
     return power.core_w * busy_ns + power.rank_w * config.ranks * total + host
@@ -182,9 +182,10 @@ def _aggregation(cases: Sequence[Case], prior: str, scheme: str) -> Row:
 
 
 def _note(compared: bool, gained: float, in_time: float | None) -> str:
-    """Returns the note for a ratio.
+    """Return the note for a ratio.
 
-    ``compared``: the abstract states this ratio. ``in_time``: the time ratio that goes with an energy ratio.
+    ``compared``: whether the abstract states this ratio. ``in_time``: the time ratio that belongs to an
+    energy ratio.
     """
     if not compared:
         return "Not in the abstract, which compares with works for GNNs and with their published code."
@@ -199,12 +200,12 @@ def _note(compared: bool, gained: float, in_time: float | None) -> str:
 
 
 def open_winner(values: Sequence[float]) -> str:
-    """The sentence of a note whose interval holds 1; empty for other intervals."""
+    """Return the note's sentence for an interval that contains 1; empty for other intervals."""
     return " The winner is open: the interval holds 1." if min(values) < 1 < max(values) else ""
 
 
 def winners(cases: Sequence[Case]) -> Iterator[Row]:
-    """Format and grid of the published kernels: which is best, or that it is open."""
+    """Yield rows on the published kernels' format and grid: which is best, or that this is open."""
     for case in (each for each in cases if each.threads == THREADS[0]):
         for what, values in (
             ("time of CSR over COO", [one.csr_over_coo for one in case.outcomes]),
@@ -216,7 +217,7 @@ def winners(cases: Sequence[Case]) -> Iterator[Row]:
 
 
 def charts(cases: Sequence[Case], rows: Sequence[Row]) -> tuple[Chart, ...]:
-    """Time and energy of one aggregation by graph; and a chart of all rows that have a paper's value."""
+    """Return charts of time and energy of one aggregation by graph, and of all rows with a paper's value."""
     pictures = [
         _schemes(cases, "time", "time, ms", lambda report: report.total_ms),
         _schemes(cases, "energy", "energy, J", lambda report: report.energy_mj / 1e3),
@@ -237,7 +238,7 @@ def charts(cases: Sequence[Case], rows: Sequence[Row]) -> tuple[Chart, ...]:
 
 
 def _schemes(cases: Sequence[Case], what: str, unit: str, of: Callable[[PimReport], float]) -> Chart:
-    """One aggregation under every scheme, with an interval over the machines and the merging threads."""
+    """Return one aggregation under every scheme, with an interval over machines and merging threads."""
     by_graph = _by_graph(cases)
 
     def span(scheme: str, runs: Sequence[Case]) -> Values:
@@ -258,7 +259,7 @@ def _schemes(cases: Sequence[Case], what: str, unit: str, of: Callable[[PimRepor
 
 
 def _short(figure: str) -> str:
-    """A label of few words."""
+    """Return a short label for a figure."""
     words = figure.removeprefix("inference, ").replace(" over PaF, published", "")
     what, _, which = words.partition(" of ")
     name, _, how = which.partition(", ")

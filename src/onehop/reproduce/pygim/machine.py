@@ -1,7 +1,7 @@
-"""Figures of the machine itself: its host, memory of a core, ranks, and constants beside measurements.
+"""Figures of the machine itself: its host, the memory of a core, ranks, and constants against measurements.
 
-PyTorch's time on the host is bounded by the host's memory. Constants are fitted, held out, or the same
-again.
+PyTorch's time on the host is bounded by the host's memory. Constants are compared with data to which they
+were fitted, with held-out data, or with a cost function that uses the same constants.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,15 +29,16 @@ _PAPER_SPEEDUP, _PAPER_ENERGY = (3.04, 3.44), (1.55, 1.75)
 _INDEX_BYTES, _ITEM_BYTES = 4, 4
 _AMAZON = BalancedShapes(1_569_960, 1_569_960, 264_339_468)
 RANKS = (4, 8, 16, 32)
-# Two sockets of 85 W, the thermal design power of the Xeon Silver 4215, which is of the paper's class.
+# Two sockets of 85 W, the thermal design power of the Xeon Silver 4215, which is in the class of the paper's
+# processor.
 _FULL_LOAD_W = 170.0
 _SLOWER = (
     "For the published value PyTorch would have to read slower than the host's memory streams, or the cores "
     "be faster than their published transfers and instructions say."
 )
-# Widths at which the instructions of an edge and of an element were fitted.
+# Widths at which the instructions per edge and per element were fitted.
 _FITTED = (8, 16, 32)
-# Nodes, edges, and what the published cost function gives for balanced graphs, 256 columns of int32, in ms.
+# Nodes, edges, and the published cost function's results for balanced graphs, 256 columns of int32, in ms.
 _COSTS = {
     "Reddit": (232_965, 114_615_892, {(1, 32): 1759, (2, 16): 1753, (4, 8): 1941, (32, 1): 5195}),
     "ogbn-proteins": (132_534, 79_122_504, {(1, 32): 1125, (2, 16): 1123}),
@@ -47,19 +48,19 @@ _COSTS = {
 
 
 def sum_ns(config: PimConfig, shapes: Shapes, cached: bool) -> float:
-    """Time of a float32 sum on the machine's host, at the speed of its memory.
+    """Return the time of a float32 sum on the machine's host, at the speed of its memory.
 
-    It reads a row of features once if ``cached``, else for every edge.
+    Each row of features is read once if ``cached``, else once per edge.
     """
     row = WIDTH * _ITEM_BYTES
     rows = shapes.num_src if cached else shapes.num_edges
-    # An index and a value an edge, the rows, the results.
+    # An index and a value per edge, the rows, the results.
     moved = shapes.num_edges * (_INDEX_BYTES + _ITEM_BYTES) + (rows + shapes.num_dst) * row
     return moved / config.links.host_dram_gbps
 
 
 def over_host(cases: Sequence[Case], shapes: Sequence[Shapes]) -> list[Row]:
-    """Speed-up and energy over PyTorch on the host."""
+    """Return speed-up and energy saving over PyTorch on the host."""
     one_thread = [case for case in cases if case.threads == THREADS[0]]
     rows = []
     for quantity, paper, energy in (("time", _PAPER_SPEEDUP, False), ("energy", _PAPER_ENERGY, True)):
@@ -81,10 +82,10 @@ def over_host(cases: Sequence[Case], shapes: Sequence[Shapes]) -> list[Row]:
 def _ratios(
     cases: Sequence[Case], shapes: Sequence[Shapes], cached: bool, energy: bool
 ) -> Iterator[list[float]]:
-    """The host over the machine, for all graphs and models: at the preset, then at its host's other rates."""
+    """Yield host over machine for all graphs and models: at the preset, then at other rates of its host."""
     config = base().config
     rates = (config.host.product_gflops, *BOUNDS["product_gflops"])
-    # 70 W were measured during transfers; a sparse product keeps all cores busy.
+    # 70 W were measured during transfers, but a sparse product keeps all cores busy.
     powers = (config.power.host_w, _FULL_LOAD_W) if energy else (1.0,)
     for power, rate in product(powers, rates):
         hosted = config.with_(product_gflops=rate)
@@ -101,7 +102,7 @@ def _ratios(
 
 
 def memory() -> list[Row]:
-    """MiB of the fullest core's 64, by scheme and grid."""
+    """Return the MiB needed in the fullest core, of 64, by scheme and grid."""
     machine = Machine()
     ranks = machine.config.ranks
     plans = {f"PaF {sp}x{ranks // sp}": prior_art.published(sp, ranks // sp) for sp in (1, 2, 4, 8, 16, 32)}
@@ -119,12 +120,12 @@ def _row(machine: Machine, name: str, plan: PimPlan) -> Row:
     return row(f"memory of a core, whole AmazonProducts, width {WIDTH}, {name}", "MiB", note, need / 2**20)
 
 
-# Milliseconds by phase, by ranks; an empty dictionary where no plan fits.
+# Milliseconds by phase, by number of ranks; an empty dictionary if no plan fits.
 Phases = dict[int, dict[str, float]]
 
 
 def phases(shapes: Shapes) -> Phases:
-    """Time of each phase by ranks, for the plan that PyGim's search finds."""
+    """Return the time of each phase by number of ranks, for the plan that PyGim's search finds."""
     by_ranks: Phases = {}
     for ranks in RANKS:
         config = varied(base().config, "cores", base().config.cores * ranks / base().config.ranks)
@@ -136,7 +137,7 @@ def phases(shapes: Shapes) -> Phases:
 
 
 def ranks(graph: str, by_ranks: Phases) -> Iterator[Row]:
-    """Total by ranks."""
+    """Yield the total time by number of ranks."""
     for ranks, times in by_ranks.items():
         note = "No plan of the published search fits so few ranks."
         if times:
@@ -146,7 +147,7 @@ def ranks(graph: str, by_ranks: Phases) -> Iterator[Row]:
 
 
 def ranks_chart(graph: str, by_ranks: Phases) -> Chart:
-    """Phases by ranks, side by side."""
+    """Return a chart of the phases by number of ranks, side by side."""
     return Chart(
         name=f"ranks_{graph.split()[0]}",
         title=f"One aggregation by {PUBLISHED}, on 4 to 32 ranks, {graph}, width {WIDTH}, {DTYPE}",
@@ -159,7 +160,7 @@ def ranks_chart(graph: str, by_ranks: Phases) -> Chart:
 
 
 def calibration() -> list[Row]:
-    """Kernel rates, held-out transfers, and the totals of the published cost function."""
+    """Return kernel rates, held-out transfers, and the totals of the published cost function."""
     return [*_kernels(), *_transfers(), *_totals()]
 
 
@@ -172,7 +173,7 @@ def _kernels() -> Iterator[Row]:
 
 
 def cycles_per_edge(width: int) -> float:
-    """Cycles of a core of 16 tasklets for an edge of a published kernel, rows left out."""
+    """Return the cycles per edge of a published kernel on a core with 16 tasklets, without row costs."""
     edges = np.full((1, 1, 16), 1e6 / 16)
     counts = WorkCounts(edges, np.zeros_like(edges), np.zeros_like(edges), np.zeros((1, 1)))
     plan = replace(prior_art.PUBLISHED, tasklets=16)

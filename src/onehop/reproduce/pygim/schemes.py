@@ -1,6 +1,6 @@
 """One aggregation under each scheme, on the machines that the evidence allows.
 
-These are all combinations of the ends of the assumed constants' bounds.
+The machines are all combinations of the ends of the assumed constants' bounds.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,27 +13,27 @@ from onehop.machines.pim.provenance import BOUNDS
 from onehop.machines.pim.shapes import Shapes
 
 WIDTH, DTYPE = 256, "int32"
-# Threads of the host that merge, the same for all schemes. The published code has one; what the paper's runs
-# had is not known, so every number is in the intervals.
+# Number of the host's threads that merge, the same for all schemes. The published code has one; the number in
+# the paper's runs is not known, so the intervals include every number here.
 THREADS = (1, 4, 16)
 GRANDE, SPARSEP, GNNEAR, GNMP, PUBLISHED, OURS = SCHEMES = (
     *("GraNDe-like", "SparseP-like", "GNNear-like", "G-NMP-like"),
     *("PaF, published", "PaF, ours"),
 )
-# Prior schemes that are known as the paper ran them; of the others the mapping to ranks is, and no more.
+# Prior schemes that are known as the paper ran them; for the others, only the mapping to ranks is known.
 PRIOR, MAPPED = (GRANDE, SPARSEP), (GNNEAR, GNMP)
-# Prior schemes' merge is charged at PyGim's measured rates. Their own code was not measured: a loop in C that
-# adds such slices runs up to three times as fast.
+# Factors of the prior schemes' merge speed. Their merge is charged at PyGim's measured rates, because their
+# own code was not measured; a loop in C that adds such slices runs up to three times as fast.
 MERGE_SPEEDS = (1.0, 3.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """One machine.
+    """One machine that the evidence allows.
 
     Attributes:
         config: The machine, for Parallelism Fusion.
-        prior: The same for prior schemes, whose merge may be faster.
+        prior: The machine for prior schemes, whose merge may be faster.
     """
 
     config: PimConfig
@@ -41,12 +41,12 @@ class Assumption:
 
 
 def base() -> Assumption:
-    """The preset."""
+    """Return the preset."""
     return Assumption(upmem_v1a(), upmem_v1a())
 
 
 def of_time() -> Iterator[Assumption]:
-    """Machines that differ in what decides times: page fault, instructions, the prior schemes' merge."""
+    """Yield machines that differ in page faults, instructions or prior schemes' merge, which decide times."""
     for fault, element, stream, speed in product(
         BOUNDS["page_fault_ns"],
         BOUNDS["element_instructions"],
@@ -58,7 +58,7 @@ def of_time() -> Iterator[Assumption]:
 
 
 def with_element(config: PimConfig, instructions: float) -> PimConfig:
-    """The machine with another split of one measured sum: an element's instructions and a multiply by one."""
+    """Return the machine with another split of a measured sum: element instructions and multiply by one."""
     moved = config.core.element_instructions - instructions
     int32 = config.arithmetic["int32"]
     changed = replace(
@@ -70,7 +70,7 @@ def with_element(config: PimConfig, instructions: float) -> PimConfig:
 
 
 def with_merge(config: PimConfig, speed: float) -> PimConfig:
-    """The machine with a merge that is faster for each slice; the memory's limit stays."""
+    """Return the machine with a merge that is faster for each slice; the memory's limit stays."""
     links = config.links
     return config.with_(
         copy_ns=tuple((width, ns / speed) for width, ns in links.copy_ns),
@@ -79,7 +79,7 @@ def with_merge(config: PimConfig, speed: float) -> PimConfig:
 
 
 def of_host(assumption: Assumption) -> Iterator[Assumption]:
-    """A machine at both ends of its host's rate of products."""
+    """Yield a machine at both ends of its host's rate of products."""
     for rate in BOUNDS["product_gflops"]:
         yield Assumption(
             assumption.config.with_(product_gflops=rate), assumption.prior.with_(product_gflops=rate)
@@ -87,7 +87,7 @@ def of_host(assumption: Assumption) -> Iterator[Assumption]:
 
 
 def of_energy(assumption: Assumption) -> Iterator[Assumption]:
-    """A machine at both ends of every unverified power."""
+    """Yield a machine at both ends of every unverified power."""
     for idle, core, rank in product(BOUNDS["host_idle_w"], BOUNDS["core_w"], BOUNDS["rank_w"]):
         powers = {"host_idle_w": idle, "core_w": core, "rank_w": rank}
         yield Assumption(assumption.config.with_(**powers), assumption.prior.with_(**powers))
@@ -95,12 +95,12 @@ def of_energy(assumption: Assumption) -> Iterator[Assumption]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Each scheme's aggregation on one machine.
+    """The aggregation of each scheme on one machine.
 
     Attributes:
-        reports: By scheme; a scheme that does not fit is missing.
-        csr_over_coo: Best time of published kernels in CSR over that in COO.
-        one_over_two: Time of one sparse part over the time of two, best of CSR each.
+        reports: The report of each scheme; a scheme that does not fit is missing.
+        csr_over_coo: Best time of published kernels in CSR divided by their best time in COO.
+        one_over_two: Best time of one sparse part divided by the best time of two, both in CSR.
     """
 
     reports: dict[str, PimReport]
@@ -108,19 +108,19 @@ class Outcome:
     one_over_two: float
 
     def ratio(self, prior: str, scheme: str) -> float | None:
-        """Time of a prior scheme over one of Parallelism Fusion; None where one does not fit."""
+        """Return a prior scheme's time divided by a Parallelism Fusion scheme's; None if one does not fit."""
         if prior not in self.reports or scheme not in self.reports:
             return None
         return self.reports[prior].total_ms / self.reports[scheme].total_ms
 
 
 def improved(threads: int) -> PimPlan:
-    """Our kernels and merge, before the grid is chosen."""
+    """Return a plan with our kernels and merge, before the grid is chosen."""
     return PimPlan(unit_weights=True, merge_threads=threads, reuse_buffers=True, merge_order="row")
 
 
 def outcome(assumption: Assumption, shapes: Shapes, threads: int) -> Outcome:
-    """Runs every scheme on a graph; ``threads`` of the host merge, for all schemes."""
+    """Run every scheme on a graph; for all schemes, ``threads`` of the host's threads merge."""
     ours, prior = Machine(assumption.config), Machine(assumption.prior)
     kernel = ours.kernel(prior_art.PUBLISHED, DTYPE)
     plans: dict[str, tuple[Machine, PimPlan | None]] = {
@@ -138,13 +138,13 @@ def outcome(assumption: Assumption, shapes: Shapes, threads: int) -> Outcome:
         try:
             reports[scheme] = machine.simulate(shapes, WIDTH, plan, DTYPE).summary()
         except MachineMemoryError:
-            # Out of memory is a result: the scheme has no time.
+            # Running out of memory is a result: the scheme has no time.
             continue
     return Outcome(reports, *_winners(ours, shapes, threads))
 
 
 def _winners(machine: Machine, shapes: Shapes, threads: int) -> tuple[float, float]:
-    """Ratios of the best published kernels: CSR over COO, and one sparse part over two, both in CSR."""
+    """Return best published kernels' ratios: CSR over COO, and one sparse part over two, both in CSR."""
     config = machine.config
     published = replace(prior_art.PUBLISHED, merge_threads=threads)
     grids = [(sp, config.ranks // sp) for sp in (1, 2, 4) if config.ranks % sp == 0]
@@ -173,5 +173,5 @@ def _time(machine: Machine, shapes: Shapes, plan: PimPlan) -> float:
 
 
 def named(config: PimConfig) -> str:
-    """The machine, for titles."""
+    """Return the machine's description for titles."""
     return f"simulated: {config.name}, {config.cores:,} cores at {config.core.clock_mhz:g} MHz"

@@ -1,4 +1,4 @@
-"""The characterisation of Parallelism Fusion: one choice of the published plan varied at a time."""
+"""The characterisation of Parallelism Fusion: the published plan with one choice varied at a time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,16 +14,16 @@ from onehop.reproduce.tables import Chart, Row, plain, row
 
 _GRID = (1, 32)
 _BALANCES = {"core_balance": ("row", "edge"), "thread_balance": ("row", "edge")}
-# Milliseconds of each point, None where it does not fit, by the sweeps' names.
+# Milliseconds of each point, None if it does not fit, by the sweeps' names.
 Times = Mapping[str, list[float | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Values of a plan that are varied, all with all.
+    """Values of a plan that are varied, in all combinations.
 
     Attributes:
-        name: Stem of its picture.
+        name: Stem of the picture's file name.
         what: What is varied.
         axes: Values by field of the plan.
         fixed: Other values that differ from the published plan's.
@@ -36,12 +36,12 @@ class Sweep:
 
     @property
     def points(self) -> list[dict[str, Any]]:
-        """The varied values of each plan."""
+        """Return the varied values of each plan."""
         return [dict(zip(self.axes, values, strict=True)) for values in product(*self.axes.values())]
 
     @property
     def command(self) -> str:
-        """The command that gives the same, but for its graph."""
+        """Return the command that gives the same figures, except for its graph."""
         words = ["onehop simulate pim --published --plan", "x".join(map(str, _GRID))]
         words += [f"--set {name}={value}" for name, value in self.fixed.items()]
         words += [f"--sweep {name}={','.join(map(str, values))}" for name, values in self.axes.items()]
@@ -59,7 +59,7 @@ SWEEPS = (
 
 
 def times(shapes: Shapes) -> Times:
-    """Time of an aggregation at each point of each sweep."""
+    """Return the time of an aggregation at each point of each sweep."""
     machine = Machine(base().config)
     plan = prior_art.published(*_GRID)
 
@@ -67,14 +67,14 @@ def times(shapes: Shapes) -> Times:
         try:
             return machine.simulate(shapes, WIDTH, replace(plan, **values), DTYPE).total_ms
         except MachineMemoryError:
-            # Out of memory is a result.
+            # Running out of memory is a result.
             return None
 
     return {each.name: [run(**each.fixed, **point) for point in each.points] for each in SWEEPS}
 
 
 def rows(by_graph: Mapping[str, Times]) -> list[Row]:
-    """The effect of each choice: the slowest point's time over the fastest's."""
+    """Return the effect of each choice: the slowest point's time divided by the fastest's."""
     table = []
     for sweep, (graph, by_sweep) in product(SWEEPS, by_graph.items()):
         fitting = {
@@ -92,7 +92,7 @@ def rows(by_graph: Mapping[str, Times]) -> list[Row]:
 
 
 def charts(by_graph: Mapping[str, Times]) -> tuple[Chart, ...]:
-    """A picture of each sweep: the points, and a bar a graph."""
+    """Return a picture of each sweep: its points, with a bar per graph."""
     return tuple(
         Chart(
             name=sweep.name,

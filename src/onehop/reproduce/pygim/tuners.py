@@ -1,4 +1,4 @@
-"""PyGim's own tuner beside ours: what each takes, and the simulated time of both."""
+"""PyGim's own tuner compared with ours: the plan that each chooses, and the simulated times of both."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ class Choices:
     """The plans of both tuners for a graph, with the published kernels.
 
     Attributes:
-        graph: Its name.
-        theirs: The plan that the published cost function takes, of those that fit.
-        predicted_ms: Its time by that function.
-        simulated_ms: Its time in simulation.
-        best_of_four_ms: Simulated time of the best plan that the published tuner looks at.
+        graph: The graph's name.
+        theirs: The plan that the published cost function chooses among those that fit.
+        predicted_ms: The time of this plan by that function.
+        simulated_ms: The time of this plan in simulation.
+        best_of_four_ms: Simulated time of the best of the four plans that the published tuner considers.
         ours: The plan of our tuner.
-        ours_ms: Its simulated time.
+        ours_ms: The simulated time of our plan.
     """
 
     graph: str
@@ -36,7 +36,7 @@ class Choices:
 
 
 def choices(cases: Sequence[Case], shapes: Sequence[Shapes]) -> list[Choices]:
-    """The plans of both tuners for each graph, with its shapes, on which a published one fits."""
+    """Return both tuners' plans for each graph that a published plan fits; ``shapes`` are the graphs'."""
     chosen = []
     machine = Machine(base().config)
     for case, sized in zip([each for each in cases if each.threads == THREADS[0]], shapes, strict=True):
@@ -62,7 +62,7 @@ def choices(cases: Sequence[Case], shapes: Sequence[Shapes]) -> list[Choices]:
 
 
 def rows(chosen: Sequence[Choices]) -> Iterator[Row]:
-    """Time of the published tuner's plan, and of the best of its four, over the best of ours."""
+    """Yield the times of the published tuner's plan, and of the best of its four, divided by our best."""
     for one in chosen:
         over = f"over the best of 1,184 with its kernels, {one.graph}"
         note = "The paper's accuracy of its tuner could not be read; its search has four plans."
@@ -75,7 +75,7 @@ def rows(chosen: Sequence[Choices]) -> Iterator[Row]:
 
 
 def chart(chosen: Sequence[Choices]) -> Chart:
-    """Times of the plans, by graph."""
+    """Return a chart with the times of the plans, by graph."""
     return Chart(
         name="tuners",
         title=f"One aggregation by the plans of both tuners, published kernels, width {WIDTH}, {DTYPE}",

@@ -1,9 +1,9 @@
 """The share of its peak that each side reaches: the simulated cores, and PyTorch's kernel on GPUs.
 
-The GPU's side is a bound. The kernel is that of pytorch_sparse (csrc/cuda/spmm_cuda.cu): a warp a row, in
-blocks of eight; 32 columns of all rows, then the next 32; indices of 8 bytes. It takes as long as its bytes
-at the memory's peak. Of the sources' rows these are the bytes that miss the second cache
-(:mod:`onehop.machines.gpu`) or, at the other end, all that edges read.
+The GPU's side is a bound. The kernel is the kernel of pytorch_sparse (csrc/cuda/spmm_cuda.cu): one warp per
+row, in blocks of eight; 32 columns of all rows, then the next 32; indices of 8 bytes. It takes as long as its
+bytes take at the memory's peak. Of the sources' rows, these bytes are either the bytes that miss the L2 cache
+(:mod:`onehop.machines.gpu`) or, as the other extreme, all bytes that edges read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,28 +16,28 @@ from onehop.reproduce.pygim.comparison import Case, open_winner
 from onehop.reproduce.pygim.schemes import PUBLISHED, THREADS, WIDTH, base, named
 from onehop.reproduce.tables import Chart, Row, row, spans
 
-# The abstract: the mean over PyTorch's on a GPU, whose name could not be read.
+# The abstract: the mean over PyTorch on a GPU whose name could not be read.
 _PAPER = 11.6
 _GPU = "rtx_3090"
 _KERNEL = gpu.Kernel("feature", load_bytes=4, block_warps=8)
 _COLUMNS, _INDEX_BYTES, _ITEM_BYTES = 32, 8, 4
 _CORES = "near-bank cores"
 
-# By GPU: the least share of its peak, where every edge reads a row from memory, and the share with its cache.
+# By GPU: the lowest share of its peak, if every edge reads a row from memory, and the share with its cache.
 Shares = Mapping[str, tuple[float, float]]
 
 
 def shares(graph: Graph, part: float = 1.0) -> Shares:
-    """The shares of their peaks, at most 1, that GPUs reach in a float32 product with a matrix of values.
+    """Return the shares of their peaks, at most 1, that GPUs reach in a float32 product with a value matrix.
 
-    The GPUs of a part of a graph are as much smaller.
+    For a part of a graph, the GPUs are reduced in the same proportion.
     """
     return {name: _shares(gpu.load(name).part(part), graph) for name in gpu.presets()}
 
 
 def _shares(device: gpu.Gpu, graph: Graph) -> tuple[float, float]:
     rows = gpu.gather(graph, _COLUMNS * _ITEM_BYTES, _KERNEL, device)
-    # In a pass: indices and values of edges, where rows begin, and results.
+    # Bytes of a pass: indices and values of edges, row begins, and results.
     others = graph.num_edges * (_INDEX_BYTES + _ITEM_BYTES)
     others += graph.num_dst * (_INDEX_BYTES + _COLUMNS * _ITEM_BYTES)
 
@@ -49,7 +49,7 @@ def _shares(device: gpu.Gpu, graph: Graph) -> tuple[float, float]:
 
 
 def rows(cases: Sequence[Case], by_graph: Mapping[str, Shares]) -> list[Row]:
-    """The cores' shares by graph, the mean over PyTorch's on all GPUs, and on each."""
+    """Return the cores' shares by graph, and their ratios to PyTorch on GPUs, as a mean and for each GPU."""
     alike = _alike(cases)
     table = []
     for case in alike:
@@ -76,12 +76,12 @@ def rows(cases: Sequence[Case], by_graph: Mapping[str, Shares]) -> list[Row]:
 
 
 def _alike(cases: Sequence[Case]) -> list[Case]:
-    """The graphs that the published scheme fits, merged by as many threads as the published code has."""
+    """Return the cases that the published scheme fits, with as many merging threads as the published code."""
     return [case for case in cases if case.threads == THREADS[0] and PUBLISHED in case.base.reports]
 
 
 def _over(cases: Sequence[Case], by_graph: Mapping[str, Shares], name: str) -> list[float]:
-    """Means of the cores' share over a GPU's: the kernel's with its cache, then the others."""
+    """Return means of the cores' share divided by a GPU's: kernel time with the GPU's cache first."""
     means = []
     for whole, cached in product((False, True), (True, False)):
         ratios = []
@@ -94,7 +94,7 @@ def _over(cases: Sequence[Case], by_graph: Mapping[str, Shares], name: str) -> l
 
 
 def chart(cases: Sequence[Case], by_graph: Mapping[str, Shares]) -> Chart:
-    """The shares of their peaks that the cores and the GPUs reach, by graph."""
+    """Return a chart with the shares of their peaks that the cores and the GPUs reach, by graph."""
     reached: dict[str, list[tuple[float, float]]] = {}
     for case in _alike(cases):
         report = case.base.reports[PUBLISHED]

@@ -1,4 +1,4 @@
-"""Edges in an array: a .npy file of [2, E] or [E, 2], or a raw file of pairs; weights and types beside it."""
+"""Edges in an array file: .npy of [2, E] or [E, 2], or raw pairs; weights and types are in separate files."""
 
 from pathlib import Path
 
@@ -15,12 +15,12 @@ _KINDS = {
     **{f"uint{bits}": f"U{kind}" for kind, bits in _BITS},
     **{"float32": "FLOAT", "float64": "DOUBLE"},
 }
-# Arrays without entries cannot be mapped.
+# Smaller files are read, not mapped, because an array without entries cannot be mapped.
 _SMALL = 4096
 
 
 def load(database: Database, request: Request, block: int) -> None:
-    """Makes the table ``edges``, ``block`` edges at a time.
+    """Create the table ``edges``, ``block`` edges at a time.
 
     Raises a FileFormatError if an array has another shape or dtype, or is truncated.
     """
@@ -36,7 +36,7 @@ def load(database: Database, request: Request, block: int) -> None:
     kinds = {name: _KINDS[dtype.name] for name, dtype in dtypes.items()}
     database.run(f"CREATE TABLE edges ({', '.join(f'{name} {kind}' for name, kind in kinds.items())})")
     for begin in range(0, len(source), block):
-        # A copy in memory, in this machine's order of bytes.
+        # A copy in memory, in this machine's byte order.
         with np.errstate(over="ignore"):
             part = {
                 name: np.array(values[begin : begin + block], dtype=dtypes[name])
@@ -49,7 +49,7 @@ def load(database: Database, request: Request, block: int) -> None:
 
 
 def _ends(request: Request) -> tuple[np.ndarray, np.ndarray]:
-    """Sources and destinations, [E] each, memory-mapped."""
+    """Return sources and destinations, [E] each, memory-mapped."""
     path = request.path
     if request.ending == ".bin":
         kind = np.dtype(request.dtype)
@@ -82,7 +82,7 @@ def _beside(path: str, edges: int, which: str, letters: str) -> np.ndarray:
 
 
 def _check_weights(request: Request, weights: np.ndarray, stored: np.ndarray, begin: int) -> None:
-    """Refuses weights that became infinite; ``stored``, [n], are those from entry ``begin`` on."""
+    """Refuse weights that became infinite; ``stored``, [n], has stored weights from entry ``begin`` on."""
     wrong = np.isinf(stored) & ~np.isinf(weights[begin : begin + len(stored)])
     if wrong.any():
         entry = begin + int(wrong.argmax())

@@ -1,4 +1,4 @@
-"""The columns of a table that hold the edges: those that were named, or that have telling names."""
+"""The columns of a table that hold the edges: columns that were given, or that have recognised names."""
 
 import math
 import re
@@ -9,7 +9,8 @@ from typing import NamedTuple
 from onehop.errors import ArgumentError, FileFormatError
 from onehop.streaming.from_file.request import Request
 
-# Letters and digits of the names, in small letters. The Stanford collection writes FromNodeId and ToNodeId.
+# Recognised names: letters and digits only, in lower case. The Stanford collection writes FromNodeId and
+# ToNodeId.
 _NAMES = {
     "source": ("source", "src", "from", "sourceid", "srcid", "fromnodeid"),
     "target": ("target", "dst", "dest", "destination", "to", "targetid", "dstid", "tonodeid"),
@@ -20,7 +21,7 @@ _INTEGERS = frozenset(
 )
 _NUMBERS = _INTEGERS | {"FLOAT", "DOUBLE", "BOOLEAN"}
 
-# What an integer is in a text file, a decimal number, and a weight; for Python's re and for DuckDB.
+# Patterns of integers, decimal numbers and weights in a text file, for both Python's re and DuckDB.
 _SPACE = r"[ \t\n\v\f\r]*"
 INTEGER = f"{_SPACE}[+-]?[0-9]+{_SPACE}"
 _DIGITS = "([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?"
@@ -29,7 +30,7 @@ WEIGHT = f"{_SPACE}[+-]?({_DIGITS}|[nN][aA][nN]|[iI][nN][fF]([iI][nN][iI][tT][yY
 
 
 class Columns(NamedTuple):
-    """The names of the columns that are read, None where there is none, and those that are left out."""
+    """Names of the columns that are read (None for a missing one), and of the ignored columns."""
 
     source: str
     target: str
@@ -41,8 +42,8 @@ class Columns(NamedTuple):
 def is_header(request: Request, line: int, fields: Sequence[str]) -> bool:
     """Return whether the first record of a text file names its columns.
 
-    It does if it holds all names that were given, or telling names of both ends. With a number in it, it is
-    an edge. Raises a FileFormatError if it may be either.
+    It is a header if it has all column names that were given, or recognised names for both ends. A record
+    with a number is an edge. Raises a FileFormatError if it may be either.
     """
     if request.header is not None:
         return request.header
@@ -64,10 +65,10 @@ def is_header(request: Request, line: int, fields: Sequence[str]) -> bool:
 
 
 def choose(request: Request, names: Sequence[str]) -> Columns:
-    """Return the columns of a table with columns of these names.
+    """Choose the columns to read from a table with these column names.
 
     Raises:
-        ArgumentError: A column that was named is missing, or none has a telling name.
+        ArgumentError: A column that was given is missing, or no column has a recognised name.
         FileFormatError: There are fewer than two columns.
     """
     if len(names) < 2:
@@ -112,7 +113,7 @@ def _look(path: Path, which: str, name: str, names: Sequence[str]) -> str:
 
 
 def check_kinds(request: Request, kinds: dict[str, str], roles: Columns) -> None:
-    """Checks DuckDB's types of a Parquet file's columns; raises a FileFormatError if one does not serve."""
+    """Check DuckDB's types of a Parquet file's columns; raise a FileFormatError for an unusable type."""
     for which, name in (("source", roles.source), ("target", roles.target), ("edge_type", roles.edge_type)):
         if name is None or (request.text_ids and which != "edge_type"):
             continue
@@ -139,7 +140,7 @@ def check_kinds(request: Request, kinds: dict[str, str], roles: Columns) -> None
 
 
 def wider_weights(request: Request, value: object) -> str:
-    """The advice to store weights in double precision, where that would hold one that was refused."""
+    """Return the advice to store weights in double precision, if this would hold a refused weight."""
     is_number = not isinstance(value, str) or re.fullmatch(WEIGHT, value)
     if request.weight_dtype == "float32" and is_number and math.isfinite(float(value)):  # type: ignore[arg-type]
         return ", or give weight_dtype='float64' (--weight-dtype)"

@@ -1,4 +1,4 @@
-"""DuckDB, bounded in memory, with progress, and its errors as sentences."""
+"""DuckDB with bounded memory, with progress reports, and with its errors as sentences."""
 
 import errno
 import re
@@ -13,23 +13,23 @@ import numpy as np
 from onehop import extras
 from onehop.errors import ArgumentError, FileFormatError, StorageError
 
-# Told the step that is being done, and how much of it is done, 0 to 1.
+# Called with the current step, and the share of it that is done, 0 to 1.
 Progress = Callable[[str, float], None]
 
-# DuckDB itself requires about as much a thread for all work; with less no sort begins.
+# DuckDB itself requires about as much per thread for all work; with less, no sort begins.
 LEAST_BYTES = 64 << 20
 _ASKED_EVERY_S = 0.2
 
 
 class Unreadable(FileFormatError):
-    """DuckDB cannot read the file."""
+    """Raised if DuckDB cannot read the file."""
 
 
 class Database:
-    """A DuckDB file and its spilled data, in a folder of its own, which is there.
+    """A DuckDB file and its spilled data, in a separate folder that exists.
 
-    Sentences name ``source``, the file that is read. DuckDB takes at most ``memory`` bytes. ``progress`` is
-    told what share of a query is done.
+    Error sentences name ``source``, the file that is read. DuckDB uses at most ``memory`` bytes. ``progress``
+    is called with the share of a query that is done.
 
     Raises:
         ConfigurationError: DuckDB is not installed.
@@ -45,7 +45,7 @@ class Database:
             "threads": threads,
             "temp_directory": str(folder / "spilled"),
             "preserve_insertion_order": True,
-            # Nothing is to be fetched from the network while a file is read.
+            # Nothing may be fetched from the network while a file is read.
             "autoinstall_known_extensions": False,
         }
         with self._reported():
@@ -53,26 +53,26 @@ class Database:
             self._connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
 
     def run(self, query: str, what: str = "") -> None:
-        """Runs a query without a result; ``what`` says what it does while it runs."""
+        """Run a query without a result; ``what`` describes it for progress reports."""
         with self._reported(), self._watched(what):
             self._connection.execute(query)
 
     def row(self, query: str) -> tuple[Any, ...]:
-        """The first row of a result."""
-        return self._rows(query)[0]  # it counts, or finds an extreme: there is always a row
+        """Return the first row of a result."""
+        return self._rows(query)[0]  # these queries count or find an extreme, so there is always a row
 
     def arrays(self, query: str) -> dict[str, np.ndarray]:
-        """A result as arrays, one a column."""
+        """Return a result as arrays, one per column."""
         with self._reported():
             columns: dict[str, np.ndarray] = self._connection.execute(query).fetchnumpy()
         return columns
 
     def kinds(self, relation: str) -> dict[str, str]:
-        """The columns of a relation, and their types."""
+        """Return the columns of a relation and their types."""
         return {row[0]: row[1] for row in self._rows(f"DESCRIBE {relation}")}
 
     def tables(self) -> set[str]:
-        """The tables that are there."""
+        """Return the tables that exist."""
         return {row[0] for row in self._rows("SHOW TABLES")}
 
     def _rows(self, query: str) -> list[tuple[Any, ...]]:
@@ -81,10 +81,10 @@ class Database:
         return rows
 
     def append(self, table: str, columns: Mapping[str, np.ndarray]) -> None:
-        """Appends arrays to a table, whose columns are in the same order."""
+        """Append arrays to a table whose columns are in the same order."""
         with self._reported():
             self._connection.register("onehop_block", dict(columns))
-            # DuckDB takes NaN in an array for a missing value.
+            # DuckDB reads NaN in an array as a missing value.
             picked = (
                 f"coalesce({name}, 'nan')" if each.dtype.kind == "f" else name
                 for name, each in columns.items()
@@ -94,20 +94,20 @@ class Database:
 
     @contextmanager
     def whole(self) -> Iterator[None]:
-        """Does all that the block does, or nothing of it."""
+        """Run the block as a transaction: all of it takes effect, or nothing."""
         self.run("BEGIN")
         try:
             yield
             self.run("COMMIT")
         except BaseException:
-            # After some errors there is no transaction left, and no database to ask.
+            # After some errors, the transaction or even the database connection is gone.
             with suppress(self._duckdb.Error):
                 self._connection.execute("ROLLBACK")
             raise
 
     @contextmanager
     def _watched(self, what: str) -> Iterator[None]:
-        """Tells the progress of a query from another thread: Ctrl-C must reach the one that waits for it."""
+        """Report a query's progress from another thread, because Ctrl-C must reach the waiting thread."""
         if not what:
             yield
             return
@@ -115,7 +115,7 @@ class Database:
 
         def watch() -> None:
             while not done.wait(_ASKED_EVERY_S):
-                # Below 0: not known yet.
+                # A value below 0 means unknown.
                 self.progress(what, max(self._connection.query_progress(), 0.0) / 100)
 
         self.progress(what, 0.0)
@@ -134,7 +134,7 @@ class Database:
         try:
             yield
         except duckdb.Error as error:
-            # What follows quotes our query.
+            # The rest of the message quotes our query.
             text = " ".join(re.split(r"\sLINE \d+:", str(error))[0].split())
             if "No space left" in text or "max_temp_directory_size" in text or "File too large" in text:
                 failure = StorageError(
@@ -163,12 +163,12 @@ class Database:
 
 
 def quoted(name: str) -> str:
-    """A column's name in a query."""
+    """Return a column's name, quoted for a query."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:
-    """A text in a query."""
+    """Return a text, quoted for a query."""
     return "'" + text.replace("'", "''") + "'"
 
 

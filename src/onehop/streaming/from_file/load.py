@@ -1,4 +1,4 @@
-"""The first step: the edges of a file as a table, in the file's order, every value checked."""
+"""The first step: the edges of a file as a table, in the file's order, with every value checked."""
 
 import logging
 import re
@@ -29,21 +29,21 @@ LOGGER = logging.getLogger("onehop")
 ENDS = ("source", "target")
 _WORDS = {"source": "source", "target": "destination", "weight": "weight", "kind": "type"}
 _WEIGHT_KINDS = {"float32": "FLOAT", "float64": "DOUBLE"}
-# More options of DuckDB's reader of text; tests make its buffers small.
+# Further options of DuckDB's text reader; tests make its buffers small.
 _OPTIONS: tuple[str, ...] = ()
-# Records that are on their way to DuckDB at once.
+# Number of records that are passed to DuckDB at once.
 _RECORDS = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A value that is missing, or is not what its column holds.
+    """A value that is missing, or is not of its column's kind.
 
     Attributes:
-        which: The column of the table ``edges``.
-        place: Its edge, counted from 0.
-        count: The number of such values in the column.
-        total: The number of edges.
+        which: The column of the table ``edges`` with the value.
+        place: Number of the value's edge, counted from 0.
+        count: Number of missing or wrong values in the column.
+        total: Number of edges.
     """
 
     which: str
@@ -53,13 +53,14 @@ class Fault:
 
 
 def load(database: Database, request: Request, folder: Path, block: int) -> tuple[str, ...]:
-    """Makes the table ``edges`` (source, target, weight if any, kind if any); returns columns left out.
+    """Create the table ``edges`` (source, target, optionally weight and kind); return the ignored columns.
 
-    A compressed file is uncompressed in ``folder``. Of an array, ``block`` edges are in memory at once.
+    A compressed file is decompressed into ``folder``. For an array file, ``block`` edges are in memory at
+    once.
 
     Raises:
-        ArgumentError: A column that was named is missing.
-        FileFormatError: The file cannot be read, or has a value that is missing or not of its column's kind.
+        ArgumentError: A column that was given is missing.
+        FileFormatError: The file cannot be read, or a value is missing or not of its column's kind.
         IndexRangeError: A node number is not in the graph.
     """
     if request.ending in ARRAYS:
@@ -114,7 +115,7 @@ def _load_parquet(database: Database, request: Request) -> tuple[str, ...]:
 
 
 def _parquet(paths: Sequence[Path]) -> str:
-    # Brackets and stars in a name are no pattern.
+    # Brackets and stars in a file name are escaped, so that DuckDB does not read them as a pattern.
     return f"read_parquet([{', '.join(literal(escape(str(path))) for path in paths)}])"
 
 
@@ -123,7 +124,7 @@ def _listing(kinds: Mapping[str, str]) -> str:
 
 
 def _row(database: Database, request: Request, relations: Sequence[str], place: int) -> str:
-    """The place of an edge: its row, and the file of a folder."""
+    """Return the position of an edge as text: its row and, if the input is a folder, its file."""
     if not request.path.is_dir():
         return f", row {place} counted from 0"
     counts = [database.row(f"SELECT count(*) FROM {each}")[0] for each in relations]
@@ -134,7 +135,7 @@ def _row(database: Database, request: Request, relations: Sequence[str], place: 
 def _load_text(
     database: Database, request: Request, file: text.TextFile, content: text.Content, roles: Columns
 ) -> None:
-    """Reads values as text and converts them strictly, to what the first edge says that columns hold."""
+    """Read values as text and convert them strictly to the kinds that the first edge's values have."""
     names = _names(roles)
     places = {which: file.names.index(name) for which, name in names.items()}
     first = {which: None if file.first is None else file.first[place] for which, place in places.items()}
@@ -161,13 +162,13 @@ def _load_text(
 
 
 def _names(roles: Columns) -> dict[str, str]:
-    """The columns of ``edges``, each with the file's column."""
+    """Return the columns of ``edges``, each with the name of the file's column."""
     names = {"source": roles.source, "target": roles.target, "weight": roles.weight, "kind": roles.edge_type}
     return {which: name for which, name in names.items() if name is not None}
 
 
 def _parsed(file: text.TextFile, content: text.Content) -> str:
-    """The relation of all columns as text, parsed by DuckDB: in one thread where lines may end in quotes."""
+    """Return the relation of all columns as text, parsed by DuckDB; one thread if lines may end in quotes."""
     mark = "'\"'" if content.quotes else "''"
     kinds = ", ".join(f"'c{place}': 'VARCHAR'" for place in range(len(file.names)))
     options = (
@@ -179,7 +180,7 @@ def _parsed(file: text.TextFile, content: text.Content) -> str:
 
 
 def _listed(database: Database, file: text.TextFile, places: Mapping[str, int]) -> str:
-    """The relation of the columns that are read, made by Python record by record."""
+    """Return the relation of the columns that are read, parsed by Python record by record."""
     numbers = sorted(set(places.values()))
     database.run(f"CREATE TABLE records ({', '.join(f'c{place} VARCHAR' for place in numbers)})")
     columns: list[list[str | None]] = [[] for _ in numbers]
@@ -216,10 +217,10 @@ def _is_unicode(field: str) -> bool:
 
 
 def _kinds(request: Request, first: Mapping[str, str | None], line: int) -> dict[str, str]:
-    """DuckDB's type of each column, from the first edge's values, None if there is none, and its line.
+    """Return DuckDB's type of each column, from the first edge's values (None without edges) and its line.
 
-    Raises a FileFormatError if one end of the first edge is a number, the other is text, and they name the
-    same nodes.
+    Raises a FileFormatError if one end of the first edge is a number, the other is text, although they name
+    the same kind of nodes.
     """
     kinds = {}
     for which, value in first.items():
@@ -228,7 +229,7 @@ def _kinds(request: Request, first: Mapping[str, str | None], line: int) -> dict
         elif which in ENDS and request.text_ids:
             kinds[which] = "VARCHAR"
         else:
-            # A decimal number is no text either: it will be refused.
+            # A decimal number does not count as text either, so that it will be refused.
             number = (
                 not value or re.fullmatch(DECIMAL, value) or (which in ENDS and request.nodes is not None)
             )
@@ -243,7 +244,7 @@ def _kinds(request: Request, first: Mapping[str, str | None], line: int) -> dict
 
 
 def _wider(kind: str, which: str, value: str) -> str | None:
-    """The type that holds a value which its column's type does not; None if there is none."""
+    """Return the type that holds a value which its column's type cannot hold; None if there is none."""
     if kind == "BIGINT" and re.fullmatch(INTEGER, value):
         return "HUGEINT"
     if which == "kind" and kind != "VARCHAR" and value:
@@ -252,17 +253,17 @@ def _wider(kind: str, which: str, value: str) -> str | None:
 
 
 def _converted(which: str, column: str, kind: str, content: text.Content) -> str:
-    """The query of a column's values, NULL where a value is not of the kind.
+    """Return the query expression for a column's values, NULL for a value that is not of the kind.
 
-    DuckDB casts 1_0 to numbers, and 1.6, 1e3, 0x10 and 1_0 to integers; where the file has nothing of that
-    kind, its casts are strict.
+    DuckDB casts 1_0 to numbers, and 1.6, 1e3, 0x10 and 1_0 to integers. If the file has no text of this form,
+    DuckDB's casts are strict.
     """
     if kind == "VARCHAR":
         return column
     cast, strict = f"TRY_CAST({column} AS {kind})", ""
     if which == "weight":
         cast = f"TRY_CAST(TRY_CAST({column} AS DOUBLE) AS {kind})"
-        # What has digits is not infinite, but beyond the largest number.
+        # An infinite value with digits in its text is a number that is too large.
         strict = f"NOT (isinf({cast}) AND regexp_matches({column}, '[0-9]'))"
         if content.underscores:
             strict += f" AND {_matches(column, WEIGHT)}"
@@ -283,7 +284,7 @@ def _create(database: Database, picked: Mapping[str, str], relation: str) -> Non
 
 
 def _fault(database: Database) -> Fault | None:
-    """The first value that is NULL."""
+    """Return the first value that is NULL."""
     names = list(database.kinds("SELECT * FROM edges"))
     total, *counts = database.row(
         f"SELECT count(*), {', '.join(f'count({name})' for name in names)} FROM edges"
@@ -297,8 +298,8 @@ def _fault(database: Database) -> Fault | None:
 
 
 def _place(database: Database, condition: str) -> int:
-    """The first edge of which a condition is true."""
-    # Row numbers do not begin at 0 before a table is committed.
+    """Return the first edge for which a condition is true."""
+    # Before a table is committed, row numbers do not begin at 0.
     (place,) = database.row(
         f"SELECT min(rowid) - (SELECT min(rowid) FROM edges) FROM edges WHERE {condition}"
     )
@@ -310,7 +311,7 @@ def _record(file: text.TextFile, place: int) -> tuple[int, list[str]]:
 
 
 def _refusal(request: Request, fault: Fault, where: str, name: str, value: object) -> FileFormatError:
-    """The error of a value, None where it is missing."""
+    """Return the error for a value; None means that the value is missing."""
     which = f"{request.path}{where}, column {name!r} ({_WORDS[fault.which]})"
     many = f"as in {fault.count} of {fault.total} edges"
     if value is None:
@@ -326,7 +327,7 @@ def _refusal(request: Request, fault: Fault, where: str, name: str, value: objec
 
 
 def _check_range(database: Database, request: Request, where: Callable[[int], str]) -> None:
-    """Looks for node numbers that are not in the graph."""
+    """Check that all node numbers are in the graph."""
     for end, count in zip(ENDS, request.nodes or (), strict=False):
         least, most = database.row(f"SELECT min({end}), max({end}) FROM edges")
         if least is not None and not 0 <= least <= most < count:

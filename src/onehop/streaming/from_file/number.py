@@ -1,4 +1,4 @@
-"""The second and third steps: ids become numbers, and edges are sorted by destination."""
+"""The second and third steps: ids are numbered, and edges are sorted by destination."""
 
 from onehop.errors import FileFormatError
 from onehop.graph.build import MOST_NODES
@@ -6,12 +6,12 @@ from onehop.streaming.from_file.database import Database
 from onehop.streaming.from_file.load import ENDS
 from onehop.streaming.from_file.request import Request
 
-# Ids that are numbers, by what they are kept as: HUGEINT and UHUGEINT have no counterpart elsewhere.
+# Ranges of the types in which numeric ids are stored; HUGEINT and UHUGEINT have no counterpart elsewhere.
 _SIGNED, _UNSIGNED = (-(2**63), 2**63 - 1), (0, 2**64 - 1)
 
 
 def numbering(request: Request) -> dict[str, str]:
-    """The table of ids that each column of ``edges`` is numbered by."""
+    """Return, for each column of ``edges``, the table of ids by which the column is numbered."""
     tables = {}
     if request.nodes is None:
         names = ("sources", "targets") if request.bipartite else ("nodes", "nodes")
@@ -22,7 +22,7 @@ def numbering(request: Request) -> dict[str, str]:
 
 
 def number(database: Database, request: Request) -> None:
-    """Makes the tables of ids that are not there yet, each sorted: numbers, or text by its UTF-8 bytes.
+    """Create the missing tables of ids, each sorted: numbers by value, text by its UTF-8 bytes.
 
     Raises a FileFormatError if there are too many nodes, or ids beyond 64 bits.
     """
@@ -33,7 +33,7 @@ def number(database: Database, request: Request) -> None:
             continue
         columns = [column for column, each in tables.items() if each == table]
         kinds = database.kinds("SELECT * FROM edges")
-        # Of kinds as different as BIGINT and UBIGINT, this holds both; DuckDB itself might take floats.
+        # HUGEINT holds kinds as different as BIGINT and UBIGINT; DuckDB itself might convert to floats.
         cast = len({kinds[column] for column in columns}) > 1
         picked = [f"CAST({column} AS HUGEINT)" if cast else column for column in columns]
         ids = " UNION ALL ".join(f"SELECT {column} AS id FROM edges" for column in picked)
@@ -59,7 +59,7 @@ _WORDS = {
 
 
 def _kind(database: Database, request: Request, table: str, ids: str) -> str:
-    """DuckDB's type for the ids of a table."""
+    """Return DuckDB's type for the ids of a table."""
     kind = database.kinds(f"SELECT id FROM ({ids})")["id"]
     if kind == "VARCHAR":
         return kind
@@ -74,7 +74,7 @@ def _kind(database: Database, request: Request, table: str, ids: str) -> str:
 
 
 def sort(database: Database, request: Request) -> None:
-    """Makes the table ``sorted`` of numbers, by destination and then in the file's order; drops ``edges``."""
+    """Create the table ``sorted`` of numbers, by destination, then in the file's order; drop ``edges``."""
     tables = numbering(request)
     names = list(database.kinds("SELECT * FROM edges"))
     picked, joins = [], []
@@ -98,7 +98,7 @@ def sort(database: Database, request: Request) -> None:
 
 
 def _is_identity(database: Database, table: str) -> bool:
-    """Return whether every id is its own number, so that nothing needs to be looked up."""
+    """Return whether every id equals its number, so that no lookup is needed."""
     if database.kinds(f"SELECT id FROM {table}")["id"] == "VARCHAR":
         return False
     least, most, count = database.row(f"SELECT min(id), max(id), count(*) FROM {table}")

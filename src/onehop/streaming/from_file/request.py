@@ -11,19 +11,19 @@ PARQUET = (".parquet", ".pq")
 TEXT = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
 ARRAYS = (".npy", ".bin")
 ENDINGS = (*PARQUET, *TEXT, *ARRAYS)
-# A delimiter: one or more spaces and tabs, as pandas has it.
+# The delimiter for one or more spaces and tabs, as in pandas.
 BLANKS = r"\s+"
 _DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": BLANKS}
-# Of a raw file's numbers, which are node numbers or ids.
+# Dtypes of a raw file's numbers, which are node numbers or ids.
 _DTYPES = ("int32", "int64", "uint32", "uint64")
 _WEIGHT_DTYPES = ("float32", "float64")
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """All that the result depends on beside the file's contents: the arguments of :func:`onehop.ingest`.
+    """All that the result depends on except the file's contents: the arguments of :func:`onehop.ingest`.
 
-    Weights and types of an array are .npy files beside it. ``nodes`` is (num_src, num_dst), or None, and
+    Weights and types of an array file are separate .npy files. ``nodes`` is (num_src, num_dst) or None, and
     ``one_set`` says whether sources and destinations are the same nodes.
     """
 
@@ -43,24 +43,24 @@ class Request:
 
     @property
     def parts(self) -> list[Path]:
-        """The file; of a folder its files by name, but not what Spark and Hive write beside them."""
+        """The file; for a folder, its files sorted by name, without additional files of Spark and Hive."""
         if not self.path.is_dir():
             return [self.path]
         return sorted(each for each in self.path.iterdir() if each.name[0] not in "._")
 
     @property
     def ending(self) -> str:
-        """The part of the name that tells the kind of the file, or of the files of a folder."""
+        """The ending of the file name, or of the names in a folder, which determines the kind of file."""
         name = self.parts[0].name.lower()
         return max((each for each in ENDINGS if name.endswith(each)), key=len, default="")
 
     @property
     def separator(self) -> str:
-        """The delimiter of a text file: the given one, or the one of the file's name."""
+        """The delimiter of a text file: the given delimiter, or the usual one for the file name's ending."""
         if self.delimiter is not None:
             return (
                 "\t" if self.delimiter == r"\t" else self.delimiter
-            )  # a shell hands it on as two characters
+            )  # a shell passes it on as two characters
         return _DELIMITERS[self.ending.removesuffix(".gz")]
 
     def files(self) -> list[Path]:
@@ -69,12 +69,12 @@ class Request:
         return [*self.parts, *(Path(each) for each in beside if each is not None)]
 
     def check(self) -> None:
-        """Looks whether it makes sense.
+        """Check that the arguments make sense together.
 
         Raises:
             ArgumentError: An argument has the wrong value, or two of them contradict each other.
-            FileFormatError: The file's name tells no kind that can be read.
-            FileNotFoundError: There is no such file.
+            FileFormatError: The file's name does not indicate a kind that can be read.
+            FileNotFoundError: The file does not exist.
         """
         if self.path.is_dir():
             self._check_folder()
@@ -133,5 +133,5 @@ class Request:
             raise ArgumentError(f"text_ids: the ids in {self.path} are numbers; leave it out.")
 
     def as_json(self) -> dict[str, object]:
-        """The request, ready for JSON."""
+        """Return the request, ready for JSON."""
         return {**asdict(self), "path": str(self.path.resolve())}

@@ -1,4 +1,4 @@
-"""The ingest: four steps, each of which is done or not when a run is interrupted."""
+"""The ingest: four steps; an interrupted run resumes after its last finished step."""
 
 import json
 import logging
@@ -26,16 +26,16 @@ from onehop.streaming.from_file.request import Request
 
 LOGGER = logging.getLogger("onehop")
 
-# Changes when what the steps leave behind does.
+# Increase this when the data that the steps leave on disk change.
 _VERSION = 3
 
 
 class Work:
-    """The folder of what is on the way to a result, with a note of the request that it belongs to.
+    """The folder of intermediate data, with a note of the request to which it belongs.
 
     Attributes:
         folder: The folder.
-        of_use: Whether a later run can go on from it.
+        of_use: Whether a later run can continue from it.
     """
 
     def __init__(self, out: Path, request: Request) -> None:
@@ -45,7 +45,7 @@ class Work:
         self.of_use = False
 
     def __enter__(self) -> Self:
-        """Makes the folder, unless there is one of the same request; raises a StorageError if it cannot."""
+        """Create the folder, unless it exists for the same request; raise a StorageError if that fails."""
         if self.folder.exists():
             if self._noted() == self._what:
                 LOGGER.info("%s: going on from what an earlier run has done.", self.folder)
@@ -58,19 +58,19 @@ class Work:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Removes the folder if it is of no use: a later run would refuse a bad file too."""
+        """Remove the folder if no later run can use it; a later run would refuse a bad file too."""
         if not self.of_use or (kind is not None and issubclass(kind, FileFormatError)):
             self.remove()
 
     def confirm(self) -> None:
-        """Raises a FileFormatError if a file was written to since the run began."""
+        """Raise a FileFormatError if a file was changed after the run began."""
         if self._stamped() != self._what:
             raise FileFormatError(
                 f"{self._request.path}: it was written to while it was read. Call again when that is done."
             )
 
     def note_columns(self, left_out: tuple[str, ...]) -> None:
-        """Says which columns were not read."""
+        """Log a warning with the columns that were not read."""
         if left_out:
             LOGGER.warning(
                 "%s: columns that are left out: %s. weight and edge_type name those to keep.",
@@ -79,7 +79,7 @@ class Work:
             )
 
     def remove(self) -> None:
-        """Removes the folder."""
+        """Remove the folder."""
         with writing("out", self.folder):
             shutil.rmtree(self.folder)
 
@@ -90,20 +90,20 @@ class Work:
             return None
 
     def _stamped(self) -> dict[str, Any]:
-        """The request with sizes and times of change of its files, as JSON gives them back."""
+        """Return the request with its files' sizes and modification times, as read back from JSON."""
         request = self._request
         stamps = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in request.files()]
         stamped: dict[str, Any] = json.loads(json.dumps([_VERSION, request.as_json(), stamps]))
         return stamped
 
 
-# The files of a table of ids, and of the columns beside the sources.
+# The files for tables of ids, and for edge columns other than the sources.
 _MAPS = {"nodes": "ids", "sources": "source_ids", "targets": "target_ids", "types": "type_ids"}
 _FILES = {"weight": "weight.npy", "kind": "type.npy"}
 
 
 def store(database: Database, request: Request, out: Path, block: int) -> None:
-    """Writes the folder, ``block`` edges at a time; it appears when it is whole.
+    """Write the folder, ``block`` edges at a time; it appears when it is complete.
 
     Raises a StorageError if the disk is full.
     """
@@ -119,7 +119,7 @@ def store(database: Database, request: Request, out: Path, block: int) -> None:
             for name in columns
             if name in _FILES
         }
-        reached = 0  # pointers are written up to this row's
+        reached = 0  # row pointers are written up to this row's
         for begin in range(0, edges, block):
             part = database.arrays(f"SELECT * FROM sorted WHERE rowid >= {begin} AND rowid < {begin + block}")
             reached = _put_pointers(
@@ -140,10 +140,10 @@ def store(database: Database, request: Request, out: Path, block: int) -> None:
 
 
 def _put_pointers(file: ArrayFile, first: int, end: int, targets: np.ndarray, place: int) -> int:
-    """Writes to ``rowptr`` where the edges of rows ``first``, the next, to ``end`` begin; returns ``end``.
+    """Write to ``rowptr`` where the edges of rows ``first`` to ``end`` begin; return ``end``.
 
-    The targets, [edges], ascend, and none is below ``first`` - 1; the first of these edges has the number
-    ``place``.
+    The targets, [edges], ascend, and none is below ``first`` - 1. ``first`` is the next row to write, and
+    ``place`` is the number of the first of these edges.
     """
     for begin in range(first, end, folders.PIECE):
         rows = np.arange(begin, min(begin + folders.PIECE, end))
@@ -168,9 +168,9 @@ def _check_room(out: Path, size: int) -> None:
         )
 
 
-# Of the budget, for DuckDB; the rest is for blocks of edges, as arrays and on their way between the two.
+# Share of the budget for DuckDB; the rest is for blocks of edges as arrays and while they are passed on.
 _DATABASE = 0.75
-_BLOCK_BYTES = 128  # of an edge in a block
+_BLOCK_BYTES = 128  # bytes per edge in a block
 _MOST_BLOCK = 1 << 21
 
 
@@ -194,47 +194,53 @@ def ingest(
 ) -> StoredGraph:
     r"""Converts a file of edges to a graph on disk; the file may be larger than memory.
 
-    DuckDB (extra ``ingest``) reads, numbers and sorts, in torch's number of threads. Edges of a destination
-    stay in the file's order. The folder holds the graph that ``Graph.open`` opens, ``weight.npy`` [E] and
-    ``type.npy`` [E], int32, if there are any, in the order of the stored edges, and the numbers of ids:
-    ``ids.parquet`` (``source_ids`` and ``target_ids`` with ``bipartite``) and ``type_ids.parquet``, with
-    columns ``number`` and ``id``. Ids are numbered in ascending order, text by its UTF-8 bytes.
+    DuckDB (extra ``ingest``) reads, numbers and sorts, with torch's number of threads. Edges of a destination
+    stay in the file's order. The folder contains the graph for ``Graph.open``; ``weight.npy`` [E] and
+    ``type.npy`` [E], int32, if the file has weights or types, in the order of the stored edges; and the
+    numbers of ids: ``ids.parquet`` (``source_ids`` and ``target_ids`` with ``bipartite``) and
+    ``type_ids.parquet``, with columns ``number`` and ``id``. Ids are numbered in ascending order; text is
+    ordered by its UTF-8 bytes.
 
     An interrupted run resumes after its last finished step (reading, numbering, sorting) when it is called
-    again with the same arguments and the same file. One run at a time writes a folder.
+    again with the same arguments and the same file. Only one run at a time can write a folder.
 
     Args:
-        path: A file that ends in .parquet or .pq, or a folder of such files alone; .csv, .tsv or .txt,
-            perhaps with .gz; .npy, [2, E] integers (sources above destinations) or [E, 2]; or .bin, raw
-            pairs, sources first.
-        out: The folder to make. Intermediate data are kept in ``out.ingest`` beside it.
-        source: The column of sources; None means the one called source, src or from, or the first of columns
-            without names.
-        target: The column of destinations; None means the one called target, dst or to, or the second.
-        weight: The column of weights; for .npy and .bin a .npy file of [E]. None means that none are kept.
-        edge_type: The column of types, integers or text, which are numbered as ids are; for .npy and .bin a
-            .npy file of [E]. None means that none are kept.
-        nodes: The number of nodes, or (num_src, num_dst), if ids are node numbers already: then they stay as
-            they are, and nodes without edges are nodes too. None means that all ids of the file are numbered.
-        bipartite: Whether sources and destinations are numbered apart.
-        text_ids: Whether ids are taken as text: leading zeros count, and any type will do. Otherwise the
-            first edge of a text file decides: where its ids are integers, all must be.
-        delimiter: Between the columns of a text file: one character or more, or ``\s+`` for runs of blanks.
-            None means that of the name's ending: a comma for .csv, a tab for .tsv, runs of blanks for .txt.
-        header: Whether the first line of a text file names the columns. None means that it does if it holds
-            all names that are given, or telling names of both ends, and does not if it holds a number; any
-            other first line is refused.
-        dtype: Of the numbers of a .bin file: int32, int64, uint32 or uint64, in this machine's byte order.
-        weight_dtype: Of the stored weights: float32 or float64. A weight that is too large for it is refused.
-        memory: Bytes; None means six tenths of what this process may still take.
+        path: A file that ends in .parquet or .pq, or a folder with only such files; .csv, .tsv or .txt,
+            optionally with .gz; .npy, integers [2, E] (row 0 has the sources) or [E, 2]; or .bin, raw pairs
+            of source and destination.
+        out: The folder to create. Intermediate data are stored next to it in ``out.ingest``.
+        source: The column of sources; None means the column called source, src or from, or the first column
+            if columns have no names.
+        target: The column of destinations; None means the column called target, dst or to, or the second
+            column.
+        weight: The column of weights; for .npy and .bin, a .npy file of [E]. None means no weights.
+        edge_type: The column of types, integers or text, which are numbered in the same way as ids; for .npy
+            and .bin, a .npy file of [E]. None means no types.
+        nodes: The number of nodes, or (num_src, num_dst), if ids already are node numbers. They then stay
+            unchanged, and nodes without edges are included. None means that all ids of the file are numbered.
+        bipartite: Whether sources and destinations are numbered separately.
+        text_ids: Whether ids are read as text, so that leading zeros count and any column type is accepted.
+            Otherwise the first edge of a text file decides: if its ids are integers, all ids must be.
+        delimiter: The text between columns of a text file: one or more characters, or ``\s+`` for runs of
+            blanks. None means the delimiter of the file name's ending: a comma for .csv, a tab for .tsv, runs
+            of blanks for .txt.
+        header: Whether the first line of a text file names the columns. None means that it does if it has all
+            names that are given, or recognised names for both ends, and that it does not if it contains a
+            number; any other first line is refused.
+        dtype: Dtype of the numbers in a .bin file: int32, int64, uint32 or uint64, in this machine's byte
+            order.
+        weight_dtype: Dtype of the stored weights: float32 or float64. A weight that is too large for it is
+            refused.
+        memory: Memory budget in bytes; None means six tenths of what this process may still use.
         progress: Called with the current step and its finished share, 0 to 1; some calls come from another
             thread.
 
     Raises:
         ArgumentError: An argument has the wrong value, a column is missing, or ``memory`` is too little.
         ConfigurationError: DuckDB is not installed.
-        FileFormatError: The file cannot be read, lacks values, or has values of another kind than the first.
-        FileNotFoundError: There is no such file.
+        FileFormatError: The file cannot be read, lacks values, or has values of another kind than its first
+            value.
+        FileNotFoundError: The file does not exist.
         IndexRangeError: A node number is not below ``nodes``.
         StorageError: The disk is full, or another run writes the same folder.
 
@@ -304,4 +310,4 @@ def _pair(nodes: Any) -> tuple[int, int]:
 
 
 def _silent(what: str, done: float) -> None:
-    """Discards progress."""
+    """Ignore progress."""

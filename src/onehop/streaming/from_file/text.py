@@ -1,8 +1,8 @@
-"""Text files of edges: their form, decided by rules, and their records.
+"""Text files of edges: their form, which is determined by rules, and their records.
 
-The delimiter follows from the file's name unless it is given, and quoting is that of RFC 4180. No rule looks
-at a sample: :func:`looked_through` reads the whole file, and DuckDB parses it only where one way to do so is
-left.
+The delimiter follows from the file's name unless it is given, and quoting follows RFC 4180. No rule looks at
+a sample: :func:`looked_through` reads the whole file, and DuckDB parses it only if there is exactly one way
+to do so.
 """
 
 import csv
@@ -26,7 +26,7 @@ from onehop.streaming.from_file.request import BLANKS, Request
 _COMMENT = re.compile(r"\s*$|[#%]")
 _LONGEST_LINE = 1 << 20
 _BLOCK = 1 << 22
-# Bytes that decide how DuckDB may parse and convert.
+# Bytes that determine how DuckDB may parse and convert.
 _MARKS = (b'"', b".", b"_", b"(", b" ", b"\t")
 
 
@@ -35,12 +35,12 @@ class TextFile:
     """A text file and its form.
 
     Attributes:
-        path: The file, uncompressed.
-        name: The file that the user named, for sentences.
+        path: The file, decompressed.
+        name: The file that the user named, for error sentences.
         delimiter: The delimiter, or :data:`BLANKS`.
         names: The name of each column; column0, column1 and so on without a header.
-        skipped: The number of lines before the first edge: comments and the header.
-        first: The fields of the first edge; None if there is no edge.
+        skipped: Number of lines before the first edge: comments and the header.
+        first: The fields of the first edge; None if there are no edges.
     """
 
     path: Path
@@ -51,9 +51,9 @@ class TextFile:
     first: list[str] | None
 
     def edges(self) -> Iterator[tuple[int, list[str]]]:
-        """Yields each edge: the number of its first line, and its fields.
+        """Yield each edge: the number of its first line, and its fields.
 
-        Raises a FileFormatError if an edge has more or fewer fields than the first line, or is not that of
+        Raises a FileFormatError if an edge has more or fewer fields than the first line, or does not follow
         RFC 4180.
         """
         if self.first is None:
@@ -61,7 +61,7 @@ class TextFile:
         expected = len(self.names)
         for line, fields in _records(self.path, self.name, self.delimiter, self.skipped):
             if len(fields) == expected + 1 and not fields[-1]:
-                del fields[-1]  # a delimiter ends the line
+                del fields[-1]  # the line ends with a delimiter
             if len(fields) != expected:
                 raise FileFormatError(
                     f"{self.name}, line {line}: expected {expected} columns with {_text(self.delimiter)} "
@@ -72,16 +72,16 @@ class TextFile:
 
 
 class Content(NamedTuple):
-    """The readings that the bytes of a file allow.
+    """Properties of the bytes of a file that determine how DuckDB can read it.
 
     Attributes:
-        exact: Whether only :meth:`TextFile.edges` parses the file right. DuckDB refuses mixed ends of lines
-            and runs of blanks, and drops a last record whose quotes do not end.
+        exact: Whether only :meth:`TextFile.edges` parses the file correctly. DuckDB refuses mixed line ends
+            and runs of blanks, and drops a last record with an unclosed quote.
         delimiter: The delimiter for DuckDB.
-        quotes: Whether there is a quotation mark.
-        points: Whether there is a decimal point.
-        letters: Whether there is anything beyond the digits in ASCII: letters, or an underscore.
-        underscores: Whether there is an underscore or a bracket.
+        quotes: Whether the file has a quotation mark.
+        points: Whether the file has a decimal point.
+        letters: Whether the file has anything other than ASCII digits: letters, or an underscore.
+        underscores: Whether the file has an underscore or a bracket.
     """
 
     exact: bool
@@ -93,7 +93,7 @@ class Content(NamedTuple):
 
 
 def opened(request: Request, folder: Path) -> TextFile:
-    """Return the file of a request, uncompressed into a folder if need be, and its form.
+    """Return the file of a request and its form; the file is decompressed into a folder if needed.
 
     Raises:
         FileFormatError: The file is empty or damaged, or its first line can be read in two ways.
@@ -129,9 +129,10 @@ def opened(request: Request, folder: Path) -> TextFile:
 
 
 def looked_through(file: TextFile, progress: Callable[[float], None]) -> Content:
-    """Return what the bytes of a file allow, once all of them were read.
+    """Read all bytes of a file and return what they allow.
 
-    Progress is told how much of the file was read, 0 to 1. Raises a FileFormatError if there is a byte 0.
+    ``progress`` is called with the share of the file that was read, 0 to 1. Raises a FileFormatError if the
+    file has a zero byte.
     """
     marks, ends = set[bytes](), set[bytes]()
     blanks, quotes = file.delimiter == BLANKS, _Quotes(file.delimiter)
@@ -190,13 +191,13 @@ def _uncompress(path: Path, into: Path) -> None:
 
 
 def _records(path: Path, name: Path, delimiter: str, skipped: int = 0) -> Iterator[tuple[int, list[str]]]:
-    """Yields the number of each record's first line, and its fields.
+    """Yield the number of each record's first line, and its fields.
 
-    ``name`` is the file's name for sentences; the delimiter has one or more characters, or is :data:`BLANKS`.
-    So many lines are skipped; 0 also skips comments, which only begin a file. Raises a FileFormatError if a
-    record is not that of RFC 4180, or a line is longer than 1 MiB.
+    ``name`` is the file's name for error sentences; the delimiter has one or more characters, or is
+    :data:`BLANKS`. ``skipped`` lines are skipped; 0 also skips comments, which are allowed only at the begin
+    of a file. Raises a FileFormatError if a record does not follow RFC 4180, or a line is longer than 1 MiB.
     """
-    # Bytes that are not UTF-8 matter only in the columns that are read.
+    # Bytes that are not UTF-8 matter only in columns that are read.
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
         lines = _lines(stream, name)
         for _ in range(skipped):
@@ -224,7 +225,7 @@ def _records(path: Path, name: Path, delimiter: str, skipped: int = 0) -> Iterat
 
 
 def _split(lines: Iterator[str], name: Path, delimiter: str, before: int) -> Iterator[tuple[int, list[str]]]:
-    """The records of lines whose delimiter is :data:`BLANKS` or has several characters: without quotes."""
+    """Yield records without quotes; the delimiter is :data:`BLANKS` or has several characters."""
     for number, line in enumerate(lines, before + 1):
         text = line.strip(" \t\r\n") if delimiter == BLANKS else line.rstrip("\r\n")
         if '"' in text:
@@ -258,26 +259,26 @@ def _line_ends(block: bytes) -> set[bytes]:
 def _has_runs(codes: np.ndarray, pairs: int) -> bool:
     """Return whether a line begins or ends with a blank, is empty, or has two blanks in a row.
 
-    Takes whole lines, [bytes], and the number of line ends with two characters.
+    Takes whole lines, [bytes], and the number of two-character line ends.
     """
     blank = codes <= ord(" ")
     return bool(blank[0]) or int(np.count_nonzero(blank[1:] & blank[:-1])) > pairs
 
 
 class _Quotes:
-    """Looks whether quotation marks are those of RFC 4180: round whole fields, or doubled inside.
+    """Checks whether quotation marks follow RFC 4180: around whole fields, or doubled inside a field.
 
-    A field is ``open`` if it is where the last block ended.
+    ``open`` says whether the last block ended inside a field.
     """
 
     def __init__(self, delimiter: str) -> None:
         self._beside = np.zeros(256, bool)
-        # The bytes of other characters also occur in the fields' own.
+        # The bytes of non-ASCII characters also occur inside fields.
         self._beside[list(f'"\r\n{delimiter if delimiter.isascii() else ""}'.encode())] = True
         self.open = False
 
     def fit(self, codes: np.ndarray) -> bool:
-        """Return whether those of a block of whole lines, [bytes], are."""
+        """Return whether the quotation marks of a block of whole lines, [bytes], follow RFC 4180."""
         places = np.flatnonzero(codes == ord('"'))
         opening, closing = places[int(self.open) :: 2], places[int(not self.open) :: 2]
         self.open ^= bool(len(places) % 2)

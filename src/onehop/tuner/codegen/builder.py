@@ -1,4 +1,4 @@
-"""Builds kernels into the cache folder: generated, compiled, tested in another process, installed."""
+"""Builds kernels into the cache folder: generates, compiles, tests in another process, installs."""
 
 import hashlib
 import json
@@ -20,10 +20,10 @@ from onehop.kernels.cpu import generated
 from onehop.tuner.codegen.spec import Spec
 
 _NAMES = ("c++", "g++", "clang++")
-# Long enough for a slow disk; a compiler that does not report its version by then has hung.
+# Long enough for a slow disk; a compiler that takes longer to report its version is hung.
 _VERSION_S = 10.0
 _COMMON = ("-std=gnu++20", "-O3", "-fPIC", "-shared", "-fno-math-errno", "-fvisibility=hidden", "-w")
-# Flags of an instruction set that was requested although the processor has a better one (csrc/engine.cmake).
+# Flags of an instruction set that was selected although the processor has a better one (csrc/engine.cmake).
 _LEVELS = {
     "portable": (),
     "avx2": ("-mavx2", "-mfma", "-mf16c", "-mtune=native"),
@@ -32,12 +32,12 @@ _LEVELS = {
 }
 _SHOWN_CHARACTERS = 300
 _TRIAL = Path(__file__).with_name("trial.py")
-# The trial itself takes a fraction of a second; a kernel with an endless loop is stopped after this.
+# The trial itself takes a fraction of a second; a kernel with an endless loop is stopped after this time.
 _TRIAL_S = 20.0
 
 
 class CodegenError(OnehopError, RuntimeError):
-    """A kernel could not be made: the sentence says why."""
+    """Raised if a kernel could not be built; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +45,15 @@ class Compiler:
     """A working compiler.
 
     Attributes:
-        command: The program, and the arguments from ``CXX``.
-        version: The first line of its version text.
+        command: The program, with the arguments from ``CXX``.
+        version: The first line of the output of ``--version``.
     """
 
     command: tuple[str, ...]
     version: str
 
     def flags(self) -> tuple[str, ...]:
-        """Flags for this processor, or for the instruction set that is selected instead of its best."""
+        """Return flags for this processor, or for the instruction set that is selected instead."""
         isa = native.extension.selected_isa()
         best = isa == native.extension.available_isas()[0]
         if best and platform.machine() in ("x86_64", "AMD64"):
@@ -61,10 +61,10 @@ class Compiler:
         return (*_COMMON, *_LEVELS[isa])
 
     def compile(self, source: Path, library: Path, timeout_s: float) -> None:
-        """Compiles a source file into a shared library.
+        """Compile a source file into a shared library.
 
         Raises:
-            CodegenError: It failed or timed out.
+            CodegenError: The compiler failed or timed out.
         """
         run(
             [*self.command, *self.flags(), str(source), "-o", str(library)],
@@ -76,10 +76,10 @@ class Compiler:
 
 
 def find_compiler() -> Compiler:
-    """The first of ``$CXX``, c++, g++ and clang++ that is installed.
+    """Return the first installed compiler of ``$CXX``, c++, g++ and clang++.
 
     Raises:
-        CodegenError: None is installed, or it does not answer.
+        CodegenError: No compiler is installed, or the compiler does not answer.
     """
     chosen = os.environ.get("CXX", "")
     commands = [shlex.split(chosen)] if chosen.strip() else []
@@ -92,10 +92,10 @@ def find_compiler() -> Compiler:
 
 
 def run(command: list[str], timeout_s: float, what: str) -> str:
-    """Return a program's output; all processes that it started end with it.
+    """Run a program and return its output; all processes that it started end with it.
 
     Raises:
-        CodegenError: It cannot be started, fails, or times out.
+        CodegenError: The program cannot be started, fails, or times out.
     """
     try:
         process = subprocess.Popen(
@@ -125,10 +125,10 @@ def run(command: list[str], timeout_s: float, what: str) -> str:
 
 
 def build(spec: Spec, compiler: Compiler, timeout_s: float) -> str:
-    """The name of a kernel that is ready to use: found in the cache, or built.
+    """Return the name of a kernel that is ready to use, from the cache or newly built.
 
-    The name states the fixed constants, and ends in a hash of source, compiler, its version and flags.
-    Several processes may build the same kernel at once: each writes its own file and renames it into place.
+    The name has the fixed constants, and ends in a hash of source, compiler, its version and flags. Several
+    processes may build the same kernel at once: each writes its own file and renames it into place.
 
     Args:
         spec: The constants to fix.
@@ -162,7 +162,7 @@ def build(spec: Spec, compiler: Compiler, timeout_s: float) -> str:
 
 
 def discard(name: str) -> None:
-    """Deletes a kernel that must not be used."""
+    """Delete a kernel that must not be used."""
     generated.path_of(name).unlink(missing_ok=True)
     generated.forget(name)
 
@@ -175,7 +175,7 @@ def _make(spec: Spec, source: str, folder: Path, file: Path, compiler: Compiler,
     left = max(_TRIAL_S, timeout_s - (time.perf_counter() - begin))
     if not sys.executable:
         raise CodegenError("there is no Python interpreter in whose process a kernel could be tried first")
-    # Whatever the compiler produced, it must not crash this process.
+    # The trial runs in another process, so that a faulty kernel cannot crash this one.
     run(
         [sys.executable, "-I", str(_TRIAL), str(library), spec.kind, spec.dtype],
         left,

@@ -1,7 +1,8 @@
-"""Generated kernels as further candidates: the constants to fix, and the race against the built-in kernels.
+"""Generated kernels as further candidates: which constants to fix, and the race against built-in kernels.
 
-Constants beyond width and dtype are measured, and follow from the class of the graph: prefetch distance and
-hint from the location of its rows, the number of chains from their number of edges.
+Constants other than width and dtype are found by measurement. They depend on the class of the graph: prefetch
+distance and hint depend on where its rows are stored, and the number of chains depends on the number of edges
+per row.
 """
 
 import dataclasses
@@ -22,30 +23,30 @@ from onehop.tuner.codegen.builder import CodegenError, Compiler, build, discard,
 from onehop.tuner.codegen.spec import Spec
 from onehop.tuner.search import Search
 
-# Operations whose kernels have a template.
+# Operations for whose kernels there is a template.
 KINDS = ("sum", "extremum")
-# Registers available for sums: all but those for addresses, factors and messages.
+# Registers of a processor, and registers that addresses, factors and messages need; sums use the others.
 _REGISTERS, _MORE_REGISTERS, _SPARE_REGISTERS = 16, 32, 4
-# Several chains pay where a row has so few vectors that the next addition would wait for the previous one.
+# Several chains pay off if a row has so few vectors that each addition would wait for the previous one.
 _CHAINED_VECTORS, _CHAINS = 4, (1, 2, 4)
 _KEEPS = ("t0", "t1", "t2", "nta")
-# The compiler's names of a plan's hints.
+# The compiler's names for a plan's prefetch hints.
 _HINTS = {"L1": "t0", "L2": "t1"}
 _LONGEST_COMPILE_S = 60.0
 _TOLERANCE = 1e-4
-# The small graph of a test: nodes, edges of its hub, edges.
+# The small graph of a test: number of nodes, edges of its hub, and edges.
 _NODES, _HUB, _EDGES = 40, 300, 500
-# Relative to the results' magnitude: sums of some hundred numbers, in float32 at least.
+# Relative to the results' magnitude: sums of a few hundred numbers, in float32 or wider.
 _SMALL_TOLERANCE = 1e-5
 
 
 class Generation:
-    """One attempt, for one direction at one width, besides the plan that a search ended with.
+    """One attempt to generate kernels, for one direction at one width, after a finished search.
 
     Args:
         case: The case of the search.
-        search: A finished search.
-        call: The call that it measured.
+        search: The finished search.
+        call: The call that the search measured.
         dtype: Dtype of the features.
     """
 
@@ -61,10 +62,10 @@ class Generation:
         self._expected: Tensor | None = None
 
     def run(self) -> tuple[str, bool]:
-        """Builds kernels and races them; the search's best plan names one of them if it won.
+        """Build kernels and race them; if one wins, the search's best plan names it.
 
         Returns:
-            The outcome, as a sentence, and whether a kernel was measured.
+            The outcome as a sentence, and whether a kernel was measured.
         """
         if self.case.operation not in KINDS:
             return f"kernels are generated for sums and extrema, not for {self.case.operation}", False
@@ -91,7 +92,7 @@ class Generation:
         return [plan for spec in specs if (plan := self._ready(compiler, spec)) is not None]
 
     def _first(self) -> list[Spec]:
-        """Specs with the plan's values, with one chain and with more."""
+        """Return specs with the plan's values, with one chain and with more chains."""
         columns = self.built_in.column_tile or self.case.width
         columns = min(columns, self.case.width)
         vector_bytes = native.extension.vector_bytes()
@@ -113,7 +114,7 @@ class Generation:
         return [dataclasses.replace(plain, chains=n, block=room // n) for n in _CHAINS if vectors * n <= room]
 
     def _variants(self, spec: Spec) -> list[Spec]:
-        """Other hints and distances."""
+        """Return specs with other hints and prefetch distances."""
         distances = {min(2 * spec.prefetch, MOST_PREFETCH), spec.prefetch // 2} - {spec.prefetch}
         return [
             *(dataclasses.replace(spec, keep=keep) for keep in _KEEPS if spec.prefetch and keep != spec.keep),
@@ -121,9 +122,9 @@ class Generation:
         ]
 
     def _ready(self, compiler: Compiler, spec: Spec) -> CpuPlan | None:
-        """The plan with this kernel; None if there is no time for it, or it failed.
+        """Return the plan with this kernel; None if there is no time for the kernel or it failed.
 
-        A compiler that failed once is not called again.
+        A compiler that has failed is not called again.
         """
         left = self.search.seconds_left()
         if left <= 0 or self.fault:
@@ -150,7 +151,7 @@ class Generation:
             self._expected = self.call(self.built_in).double()
         result = self.call(plan).double()
         scale = self._expected.abs().max().item() if result.numel() else 0.0
-        # 16-bit results are rounded once, sums of either order to neighbouring numbers.
+        # 16-bit results are rounded once; sums in different orders may be rounded to neighbouring numbers.
         tolerance = max(_TOLERANCE, 2 * torch.finfo(self._dtype_of_result).eps) * (1 + scale)
         return torch.allclose(result, self._expected, rtol=0, atol=tolerance)
 
@@ -158,13 +159,13 @@ class Generation:
 def wrong_result(plan: CpuPlan, kind: str, width: int, dtype: torch.dtype) -> str | None:
     """Return how the plan's kernel differs from the reference, or None if it does not.
 
-    The graph has a hub that is split, empty rows, and repeated edges; features have a NaN.
+    The test graph has a hub that is split, empty rows and repeated edges; the features contain a NaN.
 
     Args:
         plan: The plan that names the kernel.
         kind: "sum" or "extremum".
-        width: Columns.
-        dtype: Dtype of the features, as the kernel reads them.
+        width: Number of columns.
+        dtype: Dtype in which the kernel reads the features.
     """
     generator = torch.Generator().manual_seed(0)
     edges = torch.randint(0, _NODES // 2, (2, _EDGES), generator=generator, device="cpu")
@@ -175,7 +176,7 @@ def wrong_result(plan: CpuPlan, kind: str, width: int, dtype: torch.dtype) -> st
     weight, scale = (
         torch.rand(n, generator=generator, dtype=acc, device="cpu") + 0.5 for n in (_EDGES, _NODES)
     )
-    # Small items split the hub; no order, since orders are made for the graph that is tuned.
+    # Small items split the hub; there is no order, because orders belong to the graph that is tuned.
     small = dataclasses.replace(plan, edges_per_item=64, ordering="none", storage="same")
     ours, theirs = CpuBackend(small), ReferenceBackend()
     if kind == "sum":

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from onehop import native
 
-# Locality of prefetched rows: the last argument of __builtin_prefetch. On x86 these are the hints T0, T1, T2
+# Locality of prefetched rows: the last argument of __builtin_prefetch. On x86, these are the hints T0, T1, T2
 # and NTA.
 KEEP = {"t0": 3, "t1": 2, "t2": 1, "nta": 0}
-# Types of csrc/kernels/simd.hpp, and numbers of onehop::DType.
+# Types of csrc/kernels/simd.hpp, and values of onehop::DType.
 _TYPES = {
     "float32": ("float", 0),
     "float64": ("double", 1),
@@ -20,18 +20,18 @@ _INCLUDE = re.compile(r'^#(include "|pragma once).*\n', re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """The constants of a kernel.
+    """The constants of a generated kernel.
 
     Attributes:
-        kind: "sum" (mean too; of plain rows, times a weight, times the source's scale) or "extremum" (max and
-            min, with and without ties; of plain rows and times a weight).
-        dtype: Dtype of the features as they are read.
-        columns: Columns of one pass over the graph.
+        kind: "sum" (also for mean; of plain rows, times a weight, times the source's scale) or "extremum"
+            (max and min, with and without ties; of plain rows and times a weight).
+        dtype: Dtype in which the features are read.
+        columns: Number of columns in one pass over the graph.
         stride: Numbers from one row of the features to the next.
-        prefetch: Number of edges by which rows are prefetched ahead; 0: never.
+        prefetch: Number of edges by which rows are prefetched ahead; 0 means no prefetching.
         keep: Locality of prefetched rows, one of :data:`KEEP`.
-        chains: Independent sums among which a row's edges are divided; for sums only.
-        block: Most vectors of a row that are held in registers at a time.
+        chains: Number of independent sums among which a row's edges are divided; for sums only.
+        block: Maximum number of a row's vectors that are held in registers at a time.
     """
 
     kind: str
@@ -45,14 +45,14 @@ class Spec:
 
     @property
     def title(self) -> str:
-        """The beginning of its file's name."""
+        """The beginning of the kernel's file name."""
         return (
             f"{self.kind}-{self.dtype}-{self.columns}of{self.stride}-p{self.prefetch}-{self.keep}"
             f"-x{self.chains}-b{self.block}"
         )
 
     def source(self) -> str:
-        """The whole source: the templates of the built-in kernels, then the constants, then the table."""
+        """Return the whole source: templates of the built-in kernels, then the constants, then the table."""
         type_name, number = _TYPES[self.dtype]
         headers = "".join(_INCLUDE.sub("", text) for _, text in native.extension.kernel_templates())
         return f"""\

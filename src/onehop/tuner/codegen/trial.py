@@ -2,10 +2,10 @@
 
     python -I trial.py LIBRARY sum|extremum DTYPE
 
-Exits with 0 if all results are right; otherwise prints the difference. It uses ctypes only: no onehop, no
-torch, which would take longer to load than the compiler takes. Its ``Job`` is that of
-csrc/kernels/aggregate_rows.hpp, ``Generated`` that of csrc/kernels/generated.hpp. All numbers are small
-integers, so results are exact.
+The program exits with 0 if all results are right; otherwise it prints the difference. It uses ctypes but
+neither onehop nor torch, which take longer to load than the compiler takes. ``Job`` mirrors the struct in
+csrc/kernels/aggregate_rows.hpp, and ``Generated`` the struct in csrc/kernels/generated.hpp. All numbers are
+small integers, so results are exact.
 """
 
 import ctypes
@@ -24,13 +24,13 @@ NODES = 11
 
 
 class Sweeps(ctypes.Structure):
-    """onehop::GeneratedSweeps."""
+    """Mirrors onehop::GeneratedSweeps."""
 
     _fields_ = (("rows", ctypes.c_void_p), ("part", ctypes.c_void_p))
 
 
 class Generated(ctypes.Structure):
-    """onehop::Generated."""
+    """Mirrors onehop::Generated."""
 
     _fields_ = (
         ("version", ctypes.c_int32),
@@ -43,7 +43,7 @@ class Generated(ctypes.Structure):
 
 
 def job_of(acc: type[ctypes.c_float] | type[ctypes.c_double]) -> type[ctypes.Structure]:
-    """onehop::Job for a type of sums."""
+    """Return onehop::Job for a type of sums."""
     address, count, flag = ctypes.c_void_p, ctypes.c_int64, ctypes.c_bool
     fields = (
         ("rowptr", address), ("col", address), ("x", address), ("x_stride", count), ("weight", address),
@@ -59,24 +59,24 @@ JOBS = {acc: job_of(acc) for acc in (ctypes.c_float, ctypes.c_double)}
 
 
 def feature(node: int, column: int) -> int:
-    """A small whole number of either sign."""
+    """Return a small integer, positive or negative."""
     return (node * 5 + column * 3 + node * column) % 9 - 4
 
 
 def acc_of(dtype: str) -> type[ctypes.c_float] | type[ctypes.c_double]:
-    """The type of sums of a dtype."""
+    """Return the type of sums for a dtype."""
     return ctypes.c_double if dtype == "float64" else ctypes.c_float
 
 
 def number(value: float, dtype: str) -> bytes:
-    """The bytes of a number in the features' dtype."""
+    """Return the bytes of a number in the features' dtype."""
     if dtype == "bfloat16":
-        return struct.pack("<f", value)[2:]  # small whole numbers lose nothing
+        return struct.pack("<f", value)[2:]  # small integers lose nothing
     return struct.pack({"float32": "<f", "float64": "<d", "float16": "<e"}[dtype], value)
 
 
 def expected(edges: Sequence[int], first: int, column: int, kind: int, factor: int) -> tuple[float, float]:
-    """The result of a row, and the number of edges that reach it; ``first``: number of its first edge."""
+    """Return a row's result and the number of edges that reach it; ``first`` is its first edge's number."""
     messages = [
         feature(node, column) * (1 if factor == NONE else e % 3 + 1 if factor == WEIGHT else node % 2 + 1)
         for e, node in enumerate(edges, first)
@@ -91,7 +91,7 @@ def expected(edges: Sequence[int], first: int, column: int, kind: int, factor: i
 
 def check(table: Generated, kind: int, with_ties: bool, factor: int, dtype: str) -> str | None:
     """Return the error of one of the sweeps, or None."""
-    # With a weight the min is the max of negated messages, negated.
+    # With a weight, the min is computed as the negated max of negated messages.
     sign = -1 if kind == 2 and factor == WEIGHT else 1
     sweeps = table.sweeps[kind if sign > 0 else 1][with_ties][factor]
     if not (sweeps.rows and sweeps.part):
@@ -100,7 +100,7 @@ def check(table: Generated, kind: int, with_ties: bool, factor: int, dtype: str)
     columns, stride, rows = table.columns, table.stride, len(SOURCES)
     edges = [node for row in SOURCES for node in row]
     rowptr = [sum(map(len, SOURCES[:row])) for row in range(rows + 1)]
-    # Columns start at an odd offset, if the stride leaves one, and guards surround the result.
+    # Columns start at an odd offset if the stride allows it, and guards surround the result.
     begin = min(stride - columns, 3)
     values = b"".join(number(feature(n, c), dtype) for n in range(NODES) for c in range(stride))
     x = ctypes.create_string_buffer(values, len(values) + 64)

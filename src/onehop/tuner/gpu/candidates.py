@@ -1,4 +1,4 @@
-"""The values worth trying for each field of a GPU plan: around the default, within a program's resources."""
+"""Values to try for each field of a GPU plan, around the default and within a program's resources."""
 
 import torch
 
@@ -11,25 +11,25 @@ from onehop.tuner.candidates import LEAST_ORDERED_EDGES, ORDERS, Axes
 from onehop.tuner.operations import Operation
 
 _WARP = 32
-# A thread has 255 registers of 32 bits at most, and a tile is not all that they hold.
+# A thread has at most 255 registers of 32 bits, and they do not hold tiles only.
 _MOST_NUMBERS = 128
-# Bytes of the widest load instruction: narrower tiles waste it.
+# Bytes of the widest load instruction; narrower tiles waste part of it.
 _LOAD_BYTES = 16
 _MOST_LANES = 64
 _WARPS = (1, 2, 4, 8)
 _STAGES = (1, 2, 3, 4)
 _SPLITS = (128, 256, 512, 1024, 4096)
-# Then every piece of a row is short: the mapping by feature.
+# With this value every piece of a row is short, which is the mapping by feature.
 _ALL_SHORT = max(_SPLITS)
 
 
 def start(graph: Graph, operation: Operation, width: int, heads: int, dtype: torch.dtype) -> TritonPlan:
-    """The default plan, where every search starts."""
+    """Return the default plan, where every search starts."""
     return TritonBackend.default_for(graph, operation.name, operation.transposed, width, heads, dtype)
 
 
 def cache_bytes(device: torch.device) -> int:
-    """Size of the cache that all of a GPU shares; 0 where there is no GPU."""
+    """Return the size of a GPU's L2 cache, in bytes; 0 without a GPU."""
     if device.type != "cuda":
         return 0
     return int(torch.cuda.get_device_properties(device).L2_cache_size)
@@ -38,15 +38,15 @@ def cache_bytes(device: torch.device) -> int:
 def axes(
     graph: Graph, operation: Operation, width: int, heads: int, dtype: torch.dtype, cache_bytes: int
 ) -> Axes:
-    """Values to try for each field that matters here; the most influential fields first.
+    """Return the values to try for each relevant field; the most influential fields come first.
 
     Args:
         graph: The graph.
-        operation: One of its directions.
-        width: Columns of all heads together.
-        heads: Number of heads that share them.
+        operation: The operation and its direction.
+        width: Number of columns of all heads together.
+        heads: Number of heads that share the columns.
         dtype: Dtype of the features.
-        cache_bytes: Size of the cache that all of the GPU shares; 0 where it is unknown.
+        cache_bytes: Size of the GPU's L2 cache; 0 if unknown.
     """
     default = start(graph, operation, width, heads, dtype)
     sources = graph.num_dst if operation.transposed else graph.num_src
@@ -73,6 +73,6 @@ def holds(plan: TritonPlan, width: int) -> bool:
 
 
 def _round(value: int, least: int, most: int) -> tuple[int, ...]:
-    """Powers of two from a quarter of a value to four times it, within bounds, and the value."""
+    """Return a value and powers of two from a quarter of it to four times it, within bounds."""
     near = (value // 4, value // 2, value * 2, value * 4)
     return tuple(sorted({value, *(each for each in near if least <= each <= most)}))

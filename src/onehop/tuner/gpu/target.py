@@ -28,7 +28,7 @@ _MOST_REPEATS = 200
 
 
 def seconds_of(call: Callable[[TritonPlan], object], plan: TritonPlan, device: torch.device) -> float:
-    """Seconds of one call of a plan that has run before; the mean of several if calls are short."""
+    """Return the seconds of one call of a plan that has run before; for short calls, a mean of several."""
     once = device_seconds(lambda: call(plan), device)
     if once >= _SHORT_S:
         return once
@@ -42,7 +42,7 @@ def seconds_of(call: Callable[[TritonPlan], object], plan: TritonPlan, device: t
 
 
 def device_seconds(call: Callable[[], object], device: torch.device) -> float:
-    """Seconds from the beginning of a call's work on the device to its end."""
+    """Return the seconds from the start of a call's work on the device to its end."""
     if device.type != "cuda":
         return calls.duration(call)
     with torch.cuda.device(device):
@@ -57,20 +57,20 @@ def device_seconds(call: Callable[[], object], device: torch.device) -> float:
 
 LOGGER = logging.getLogger("onehop")
 
-# Seconds for each width: every plan is compiled before it is measured, which takes a second or so.
+# Default seconds per width; every plan is compiled before it is measured, which takes about a second.
 BUDGET_S = 30.0
 
-# An order must pay for itself within this many runs: some hundred epochs of a model of a few layers.
+# An order must pay off within this many runs: some hundred epochs of a model of a few layers.
 PAYBACK_RUNS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class GpuTarget:
-    """The Triton kernels on a GPU, or, in the interpreter, on the CPU.
+    """The Triton kernels on a GPU or, in Triton's interpreter, on the CPU, as a target of tuning.
 
     Attributes:
         op: The operator to tune.
-        reduce: Its reduction, for "aggregate".
+        reduce: The operator's reduction, for "aggregate".
         backward: Whether the gradient is tuned too.
         heads: Number of heads that share the columns.
         device: The device.
@@ -85,28 +85,28 @@ class GpuTarget:
     budget_s: float = BUDGET_S
 
     def machine(self) -> dict[str, Any]:
-        """The GPU and its software."""
+        """The properties of the GPU and its software."""
         return availability.machine(self.device)
 
     def refuse(self, width: int, dtype: torch.dtype) -> str | None:
-        """Return which of the two cannot be tuned, and why; heads must share the columns evenly."""
+        """Return why a width or dtype cannot be tuned, or None if both can; heads must divide the width."""
         if width % self.heads:
             return f"width: {width} columns cannot be shared evenly by {self.heads} heads."
         reason = TritonBackend().refuse(self.device, dtype)
         return None if reason is None else f"dtype: the backend triton {reason}."
 
     def operations(self) -> tuple[Operation, ...]:
-        """The operation's directions, forward first."""
+        """Return the operation's directions, forward first."""
         site = Site(TritonBackend, self.device, self.heads)
         return operations(self.op, self.reduce, self.backward, GPU, site)
 
     def case(self, graph: Graph, operation: Operation, width: int, dtype: torch.dtype) -> GpuCase:
-        """The case of a plan."""
+        """Return the case of a plan."""
         name, device = operation.name, self.machine()["gpu"]
         return gpu_case_of(graph, name, operation.transposed, width, self.heads, dtype, device)
 
     def known(self, case: GpuCase) -> Tuned[TritonPlan] | None:
-        """The entry for exactly this case."""
+        """Return the entry for exactly this case, or None."""
         return gpu_tuned.known(case, self.machine())
 
     def is_due(self, before: Tuned[TritonPlan]) -> bool:
@@ -114,19 +114,20 @@ class GpuTarget:
         return not before.finished
 
     def tactics(self, task: Task, free: Sequence[str]) -> "GpuTactics":
-        """The plans of a task."""
+        """Return the tactics for a task."""
         return GpuTactics(task, self.device, free)
 
     def install(self, entry: Tuned[TritonPlan], keep: bool) -> None:
-        """Installs a plan in this process, and, with ``keep``, on disk."""
+        """Install a plan in this process and, with ``keep``, on disk."""
         gpu_tuned.install([entry], self.machine(), keep)
 
 
 class GpuTactics(Tactics[TritonPlan]):
-    """The plans of one task.
+    """The plans of one task on a GPU.
 
-    There is no cost model: the time of a plan is known once it ran. Each run of a plan with an order is
-    charged with its share of the time to make the order, so that an order wins only if it pays off in time.
+    There is no cost model: the time of a plan is known only after it has run. Each run of a plan with an
+    order is charged with its share of the time to compute the order, so an order wins only if it pays off in
+    time.
     """
 
     payback_runs = PAYBACK_RUNS
@@ -141,17 +142,17 @@ class GpuTactics(Tactics[TritonPlan]):
         self._ready: dict[TritonPlan, bool] = {}
 
     def predict(self, plan: TritonPlan) -> float:
-        """Predict nothing before a plan ran, except that some plans do not fit into registers."""
+        """Return 0, because plans are not predicted before they run; infinite if registers do not suffice."""
         return 0.0 if candidates.holds(plan, self.task.case.width) else math.inf
 
     def seconds(self, call: Callable[[TritonPlan], Any], plan: TritonPlan) -> float:
-        """Measure a call, after one that compiles its kernels."""
+        """Measure a call; the first call, which compiles the kernels, is not measured."""
         if plan not in self._ready:
             self._ready[plan] = self._runs(call, plan)
         return seconds_of(call, plan, self._device) if self._ready[plan] else math.inf
 
     def _runs(self, call: Callable[[TritonPlan], Any], plan: TritonPlan) -> bool:
-        """Compiles the plan's kernels; returns whether the GPU has enough memory for it."""
+        """Compile the plan's kernels, and return whether the GPU has enough resources for it."""
         from triton.runtime.errors import OutOfResources
 
         try:
@@ -162,11 +163,11 @@ class GpuTactics(Tactics[TritonPlan]):
         return True
 
     def make_order(self, name: str) -> None:
-        """Make an order."""
+        """Compute an order."""
         row_order(self.task.graph, name, self.task.operation.transposed)
 
     def facts(self, best: TritonPlan) -> dict[str, Any]:
-        """The graph's statistics; frees the data that rejected plans left, which is rebuilt when needed."""
+        """Return the graph's statistics; free the data of rejected plans, which is rebuilt when needed."""
         graph = self.task.graph
         with graph.lock:
             for key in set(graph.derived) - self._had:
@@ -177,7 +178,7 @@ class GpuTactics(Tactics[TritonPlan]):
 
 
 def gpu_device(device: torch.device) -> torch.device:
-    """The device that GPU plans are tuned on; the interpreter, if enabled, takes CPU tensors.
+    """Return the device on which GPU plans are tuned; the interpreter, if enabled, uses CPU tensors.
 
     Raises:
         ConfigurationError: The GPU kernels cannot run here.

@@ -1,4 +1,4 @@
-"""Operators on the cores: each is a class that has the time of a run, and its numbers."""
+"""Operators on the cores: each class computes the time of a run and its result."""
 
 from onehop.machines.pim.operators.attention import Attention
 from onehop.machines.pim.operators.base import Operator

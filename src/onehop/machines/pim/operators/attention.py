@@ -41,9 +41,9 @@ class Attention:
     """Attention over each row's edges: scores, softmax and weighted sums on the cores.
 
     Attributes:
-        size: Its size.
-        call: The call, with CPU tensors of float32 or float64, without dropout; None where the cost alone is
-            wanted.
+        size: Size of the attention.
+        call: The call, with CPU tensors of float32 or float64, without dropout; None if only the cost is
+            needed.
     """
 
     size: AttentionSize
@@ -51,19 +51,19 @@ class Attention:
 
     @staticmethod
     def refuse(config: PimConfig, size: AttentionSize, machine_dtype: str | None) -> str | None:
-        """Return why a machine runs such an attention over no graph, or None if it runs it over some."""
+        """Return why a machine cannot run this attention over any graph, or None if it can over some."""
         reason = Extremum.refuse(config, size.dtype, machine_dtype)
         if reason is None and size.edge_vectors:
             return "has no attention whose edges have features: they would be a row an edge in its banks"
         return reason
 
     def plan(self, config: PimConfig, shapes: Shapes) -> PimPlan | None:
-        """The fastest plan of all grids, cuts of rows, and numbers of tasklets; None if none fits."""
+        """Return the fastest plan over all grids, row cuts and numbers of tasklets; None if none fits."""
         best, best_ns = None, float("inf")
         threads = [tasklets for tasklets in _TASKLETS if tasklets <= config.core.threads]
         for sp, ds in suitable_grids(config):
             for balance in ("edge", "row"):
-                # Fewer tasklets take longer: only where more do not fit.
+                # Fewer tasklets take longer, so they are tried only if more do not fit.
                 for tasklets in threads:
                     plan = PimPlan(
                         sp=sp, ds=ds, core_balance=balance, thread_balance=balance, tasklets=tasklets
@@ -78,12 +78,12 @@ class Attention:
         return best
 
     def cost(self, config: PimConfig, plan: PimPlan, shapes: Shapes) -> PimReport:
-        """The report of a run under a "csr" plan of one round; see :class:`.base.Operator`.
+        """Return the report of a run under a "csr" plan of one round; see :class:`.base.Operator`.
 
-        Transfers: sources' keys and values are broadcast, or sent where a rank holds several clusters; each
-        core is sent the queries of its rows and its edges' own numbers. The host joins the parts' averages:
-        with one part it copies; with more it scales and adds them, which is taken to cost what adding costs
-        (assumption: the memory decides).
+        Transfers: the host broadcasts the sources' keys and values, or sends them if a rank holds several
+        clusters. It sends each core the queries of its rows and its edges' own numbers. The host joins the
+        parts' averages: with one part it copies them; with more it scales and adds them, which is assumed to
+        cost as much as adding, because memory is the bottleneck.
         """
         size = self.size
         cut = _Cut(config, plan, shapes, size)
@@ -100,7 +100,7 @@ class Attention:
 
     @torch.no_grad()
     def execute(self, config: PimConfig, plan: PimPlan, shapes: GraphShapes) -> tuple[Tensor, Tensor]:
-        """The first two results of the call, [num_dst, H, V] and [num_dst, 2, H]."""
+        """Return the first two results of the call, [num_dst, H, V] and [num_dst, 2, H]."""
         call = self.call
         assert call is not None, "an attention that is executed has operands"
         value = call.value
@@ -109,7 +109,7 @@ class Attention:
         largest = torch.full(shape[:2], -torch.inf, dtype=value.dtype, device="cpu")
         sums = torch.zeros(shape[:2], dtype=value.dtype, device="cpu")
         if not value.numel():
-            # Kernels have at least one column.
+            # Kernels need at least one column.
             return out, value.new_zeros(shape[0], 2, shape[1])
         for part in parts_of(plan, shapes):
             sources = slice(part.first, part.last)
@@ -125,7 +125,7 @@ class Attention:
             averages, softmax, _ = PreparedAttention(part.graph, CpuPlan(), part_call).run(part_call)
             filled = part.graph.in_degrees > 0
             top = softmax[filled, 0]
-            # Both sides to the larger of the two; what has no edges yet has none to scale.
+            # Scale both sides to the larger maximum; rows without edges so far have nothing to scale.
             higher = torch.maximum(largest[filled], top)
             before = sums[filled] * torch.exp(largest[filled] - higher)
             now = 1 / softmax[filled, 1] * torch.exp(top - higher)
@@ -138,10 +138,10 @@ class Attention:
 
 
 def clusters_of(config: PimConfig, plan: PimPlan, size: AttentionSize) -> list[Cluster]:
-    """The clusters that have columns; where scores need a head's columns, heads are dealt out whole.
+    """Return the clusters that have columns; if scores need a head's columns, heads are not split.
 
     Raises:
-        ArgumentError: The plan is none for attention.
+        ArgumentError: The plan is not usable for attention.
     """
     dtype = NAMES[size.dtype]
     wrong = {
@@ -180,9 +180,9 @@ class _Cut:
         self.shares: list[Share] = [share_of(config, size, each.begin, each.end) for each in self.clusters]
 
     def need(self) -> Need:
-        """The memory of the core that needs most."""
+        """Return the memory of the core that needs most."""
         worst, worst_core, working = 0, 0, 0
-        # By rank: it transfers as much for each core as its fullest needs.
+        # By rank: a rank transfers for each core as much as its fullest core needs.
         sparse = np.zeros(self.config.ranks, dtype=np.int64)
         item = self.size.dtype.itemsize
         for cluster, counts, share in zip(self.clusters, self.counts, self.shares, strict=True):
@@ -196,10 +196,10 @@ class _Cut:
         return Need(worst, working, worst_core, int(sparse @ np.array(self.config.rank_cores)))
 
     def timed(self, cores_ns: np.ndarray, tasklets_ns: np.ndarray) -> Pass:
-        """Each phase of the one pass; busy times are added to [cores] and [cores, tasklets]."""
+        """Return each phase of the single pass; add busy times to [cores] and [cores, tasklets]."""
         config, plan, size = self.config, self.plan, self.size
         item = size.dtype.itemsize
-        # The host's cache lines are touched core by core in every order of merging.
+        # In every merge order, the host touches its cache lines core by core.
         by_core = replace(plan, merge_order="block")
         loads = Loads(config, by_core, item, broadcast=plan.sp * plan.ds <= config.ranks)
         cycles: dict[tuple[int, Share], tuple[np.ndarray, np.ndarray]] = {}
@@ -225,5 +225,5 @@ class _Cut:
             of_rows = all_rows * (share.useful_query + share.useful_result)
             loads.useful += of_rows + float(edges.sum()) * share.edge
             loads.merge(share.useful_result // item, part > 0, all_rows)
-        # Every core waits for its queries, which come last.
+        # Every core waits for its queries, which are sent last.
         return loads.timed(0, (size.columns,), barrier=True)

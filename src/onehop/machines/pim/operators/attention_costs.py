@@ -1,18 +1,19 @@
-"""Work and bytes of attention on the cores: scores, their softmax, and weighted sums, row by row.
+"""Work and bytes of attention on the cores: scores, softmax and weighted sums, row by row.
 
-A row belongs to one tasklet (CSR), which goes over its edges twice. First it makes each edge's score, keeps
-the largest, and writes the score to its bank. Then it reads the score again, takes the exponential, and adds
-the source's values times that. At the end it divides by the sum of exponentials. A core returns, for each of
-its rows, these averages, and of each head the largest score and the sum.
+A row belongs to one tasklet (CSR), which reads the row's edges twice. First it computes each edge's score,
+keeps the largest, and writes the score to its bank. Then it reads the score again, takes the exponential, and
+adds the source's values times the exponential. At the end it divides by the sum of exponentials. For each of
+its rows, a core returns these averages, and per head the largest score and the sum.
 
 Formulas, with H heads, D columns of a head's key and V of its value:
 
     gat      leaky_relu(key[j] + query[i] + edge): an add (two with an edge's score), a comparison, a multiply
-    gatv2    att . leaky_relu(value[j] + query[i]): for each column two adds, a comparison and a multiply, for
-             the slope is multiplied into a second vector ``att``
+    gatv2    att . leaky_relu(value[j] + query[i]): for each column two adds, a comparison and a multiply,
+             because
+      the slope is multiplied into a second vector ``att``
     dot      query[i] . key[j], the factor multiplied into the queries by the host: a multiply and an add
 
-That multiplies of random numbers take all bits is the assumption of the sums of float features, too.
+Multiplies of random numbers are assumed to take all bits, as in sums of float features.
 """
 
 from dataclasses import dataclass
@@ -35,18 +36,18 @@ from onehop.plans.pim import PimPlan
 
 
 def granule(size: AttentionSize) -> int:
-    """Columns that must be in one core: a head's columns, where scores need them all."""
+    """Return the columns that must be in one core: all columns of a head if scores need them, else 1."""
     return 1 if size.rule == "gat" else max(size.width, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Sizes of what a core holds of a row or an edge, for the columns of its cluster.
+    """Sizes of the part of a row or an edge that a core holds, for the columns of its cluster.
 
-    Attributes:
-        columns: Columns of values.
+    columns: Number of value columns.
+        heads: Number of heads to which these columns belong.
         heads: Heads that these belong to.
-        key: Padded bytes of a source's keys; 0 for gatv2, whose values are its keys.
+        key: Padded bytes of a source's keys; 0 for gatv2, which uses its values as keys.
         value: Padded bytes of a source's values.
         query: Padded bytes of a destination's queries.
         result: Padded bytes of a row of results: averages, largest scores, sums.
@@ -69,7 +70,7 @@ class Share:
 
 
 def share_of(config: PimConfig, size: AttentionSize, begin: int, end: int) -> Share:
-    """The sizes for the columns from ``begin`` up to ``end`` of the values of all heads."""
+    """Return the sizes for the columns from ``begin`` up to ``end`` of the values of all heads."""
     item, align = size.dtype.itemsize, config.core.alignment_bytes
     columns = end - begin
     heads = -(-end // size.width) - begin // size.width
@@ -94,7 +95,7 @@ def share_of(config: PimConfig, size: AttentionSize, begin: int, end: int) -> Sh
 
 
 def score_instructions(config: PimConfig, size: AttentionSize) -> float:
-    """Instructions of one edge's score of one head."""
+    """Return the instructions of one edge's score of one head."""
     add, multiply, compare = _operations(config, NAMES[size.dtype])
     if size.rule == "gat":
         return add * (1 + size.edge_scores) + compare + multiply
@@ -107,14 +108,15 @@ def score_instructions(config: PimConfig, size: AttentionSize) -> float:
 def attention_cycles(
     config: PimConfig, plan: PimPlan, size: AttentionSize, share: Share, counts: WorkCounts
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Cycles of every core's kernel, and busy cycles of each tasklet.
+    """Return the cycles of every core's kernel, and the busy cycles of each tasklet.
 
     Returns:
         [parts, cores], and [parts, cores, tasklets].
     """
     core, functions = config.core, config.functions[NAMES[size.dtype]]
     add, multiply, compare = _operations(config, NAMES[size.dtype])
-    # First pass: score, largest. Second: less the largest, exponential, sum, mask; then the columns.
+    # First pass: score and maximum. Second pass: subtract the maximum, exponential, sum, mask; then the
+    # columns.
     scored = share.heads * (score_instructions(config, size) + compare)
     weighed = share.heads * (add + functions.exponential + add + size.masked * multiply)
     summed = share.columns * (core.element_instructions + multiply + add)
@@ -131,7 +133,7 @@ def attention_cycles(
     item = size.dtype.itemsize
     scores = share.heads * item
     keys = share.key or share.value
-    # Twice the indices; scores once there and back; what edges have of their own once.
+    # The indices are read twice; scores are written once and read once; the edges' own numbers are read once.
     of_edge = 2 * 4 * streamed + scores * (stored + streamed) + share.edge * streamed
     of_edge += bulk_cycles(core, read, keys) + bulk_cycles(core, read, share.value)
     of_row = 2 * 4 * streamed + bulk_cycles(core, read, share.query) + bulk_cycles(core, write, share.result)
@@ -142,9 +144,10 @@ def attention_cycles(
 def bank_bytes(
     share: Share, item: int, columns: np.ndarray, rows: np.ndarray, edges: np.ndarray
 ) -> np.ndarray:
-    """Bytes that a core's bank must hold: results, queries, keys, values, indices, scores, edges' numbers.
+    """Return the bytes that a core's bank must hold: results, queries, keys, values, indices, edge numbers.
 
-    ``item``: bytes of a number; ``columns``: sources of a part; ``rows``, ``edges``: the most of a core.
+    ``item``: bytes of a number; ``columns``: sources of a part; ``rows``, ``edges``: the largest number of
+    rows and edges in a core. The edge numbers include the scores.
     """
     needed = rows * (share.result + share.query) + columns * (share.key + share.value)
     needed = needed + matrix_bytes(rows, edges) + edges * (share.heads * item + share.edge)
@@ -153,13 +156,13 @@ def bank_bytes(
 
 
 def matrix_bytes(rows: np.ndarray, edges: np.ndarray) -> np.ndarray:
-    """Bytes of row bounds and indices, each padded to two of them."""
+    """Return the bytes of row bounds and indices, each padded to a multiple of two entries."""
     total: np.ndarray = 4 * np.ceil((rows + 1) / 2) * 2 + 4 * np.ceil(edges / 2) * 2
     return total
 
 
 def working_bytes(config: PimConfig, plan: PimPlan, size: AttentionSize, share: Share) -> int:
-    """Bytes of working memory of all tasklets: a row of each kind, readers, a writer of scores, a stack."""
+    """Return the working memory of all tasklets in bytes: a row of each kind, readers, a writer, a stack."""
     streams = 4 + size.edge_scores + size.masked
     each = share.key + share.value + share.query + share.result
     each += streams * READER_PAGES * plan.reader_bytes + config.core.stack_bytes
@@ -167,7 +170,7 @@ def working_bytes(config: PimConfig, plan: PimPlan, size: AttentionSize, share: 
 
 
 def _operations(config: PimConfig, dtype: str) -> tuple[float, float, float]:
-    """Instructions of an add, a multiply by a random number, and a comparison."""
+    """Return the instructions of an add, a multiply by a random number, and a comparison."""
     costs = config.arithmetic[dtype]
     multiply = multiply_instructions(costs, costs.significant_bits)
     return costs.accumulate, multiply, config.functions[dtype].compare

@@ -1,7 +1,7 @@
-"""The interface of operators on the cores, and a graph part by part as the cores see it.
+"""The interface of operators on the cores, and the parts of a graph as the cores see them.
 
-A row of a part belongs to one tasklet (in COO, neighbours' extrema are joined exactly), so within a part the
-host's kernels make the same numbers from the same edges.
+A row of a part belongs to one tasklet (in COO, extrema of neighbouring tasklets are joined exactly). So
+within a part, the host's kernels compute the same numbers from the same edges.
 """
 
 from collections.abc import Iterator
@@ -21,30 +21,30 @@ R = TypeVar("R", covariant=True)
 
 
 class Operator(Protocol[R]):
-    """An operator with its operands, or with their sizes alone, of which only the cost is known."""
+    """An operator with its operands; or with their sizes only, in which case only the cost is known."""
 
     def cost(self, config: PimConfig, plan: PimPlan, shapes: Shapes) -> PimReport:
-        """The report of a run. Its plan may have more rounds than the given one, if that streams.
+        """Return the report of a run; its plan may have more rounds than the given one, if that streams.
 
         Raises:
             ArgumentError: The plan does not fit the machine or the operands.
-            MachineMemoryError: It needs more memory than a core has.
+            MachineMemoryError: The operator needs more memory than a core has.
         """
         ...
 
     def execute(self, config: PimConfig, plan: PimPlan, shapes: GraphShapes) -> R:
-        """The result, computed as the plan of the report says."""
+        """Return the result, computed as the report's plan says."""
         ...
 
 
 class Part(NamedTuple):
-    """A block of columns.
+    """A block of columns of the graph.
 
     Attributes:
-        graph: Its edges; sources are counted from ``first``.
-        first: Its first source.
-        last: One past its last.
-        edges: [edges of the part], int64: their places in the caller's edge order.
+        graph: The block's edges; sources are counted from ``first``.
+        first: The first source.
+        last: One past the last source.
+        edges: [edges of the part], int64: the edges' positions in the caller's edge order.
     """
 
     graph: Graph
@@ -54,7 +54,7 @@ class Part(NamedTuple):
 
 
 def parts_of(plan: PimPlan, shapes: GraphShapes) -> Iterator[Part]:
-    """The parts that have edges."""
+    """Yield the parts that have edges."""
     number, perm = plan.sp * plan.block_rounds, shapes.graph.perm
     cut = shapes.parts(number, plan.column_cut)
     col, origin = shapes.columns(number, plan.column_cut, True)

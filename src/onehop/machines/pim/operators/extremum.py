@@ -1,4 +1,4 @@
-"""Max and min on the cores: as sums, with a comparison instead of each add."""
+"""Max and min on the cores: cores compare values instead of adding them."""
 
 from dataclasses import dataclass, replace
 
@@ -32,7 +32,7 @@ class Extremum(Rows):
 
     @staticmethod
     def refuse(config: PimConfig, dtype: torch.dtype, machine_dtype: str | None) -> str | None:
-        """Return why a machine has no max and min of features of this dtype, as :meth:`.Sum.refuse` does."""
+        """Return why a machine does not support max and min of this dtype, as :meth:`.Sum.refuse` does."""
         name = NAMES.get(dtype)
         if name is None or not dtype.is_floating_point:
             return f"has max, min and attention of float32 and float64, not of {dtype}"
@@ -44,7 +44,7 @@ class Extremum(Rows):
 
     @classmethod
     def of(cls, graph: Graph, call: calls.Extremum) -> "Extremum":
-        """The operator of a call.
+        """Return the operator for a call.
 
         Raises:
             ArgumentError: A shape or dtype does not fit.
@@ -57,12 +57,12 @@ class Extremum(Rows):
 
     @property
     def searched(self) -> Kernel:
-        """The kernel without its data, for which plans are searched: a plan then serves the next call too."""
+        """The kernel without its data, used to search for plans; the next call can then reuse the plan."""
         return replace(self.kernel, value_bits=1.0)
 
     @torch.no_grad()
     def execute(self, config: PimConfig, plan: PimPlan, shapes: GraphShapes) -> Tensor:
-        """The result [num_dst, F], 0 for rows without edges; see :class:`.base.Operator`. NaN propagates."""
+        """Return the result [num_dst, F], 0 for rows without edges; see :class:`.base.Operator`."""
         call = self.call
         none = -torch.inf if call.reduce == "max" else torch.inf
         joined = torch.full((shapes.num_dst, self.width), none, dtype=call.x.dtype, device="cpu")

@@ -1,4 +1,4 @@
-"""The operands of an aggregation on their way to the cores and back: checked, scaled, quantised, finished."""
+"""The operands of an aggregation, checked, scaled and quantised for the cores; and its final results."""
 
 from dataclasses import dataclass, replace
 
@@ -23,12 +23,12 @@ from onehop.plans.pim import PimPlan
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Operands as the machine gets them.
+    """Operands in the form that the machine gets.
 
     Attributes:
         x: [num_src, F], contiguous.
-        weight: [E], in the graph's order.
-        sums: Type of the sums.
+        weight: [E], in the graph's order; None means that the kernel reads no weights.
+        sums: Dtype of the sums.
         factor: Factor of quantised sums; None without quantisation.
     """
 
@@ -39,7 +39,7 @@ class Prepared:
 
 
 def checked(graph: Graph, inputs: Operands) -> Operands:
-    """The operands of an aggregation, without their gradients.
+    """Check the operands of an aggregation and return them without gradients.
 
     Raises:
         ArgumentError: A shape, dtype or name does not fit.
@@ -57,7 +57,7 @@ def checked(graph: Graph, inputs: Operands) -> Operands:
 
 
 def prepare(graph: Graph, inputs: Operands, plan: PimPlan, dtype: str) -> Prepared:
-    """The operands as the host sends them: scaled; quantised where an integer type is to hold floats.
+    """Return the operands as the host sends them: scaled, and quantised if an integer type must hold floats.
 
     Raises:
         ArgumentError: The dtype does not suit the features, or sums could overflow.
@@ -88,15 +88,15 @@ def prepare(graph: Graph, inputs: Operands, plan: PimPlan, dtype: str) -> Prepar
 
 
 def _quantised(x: Tensor, weight: Tensor | None, rowptr: np.ndarray, plan: PimPlan, dtype: str) -> Prepared:
-    """Features, and weights if there are any, as integers; int32 features so that sums fit 32 bits too."""
+    """Quantise features, and weights if there are any; int32 features such that sums fit 32 bits too."""
     values, weight_factor = None, 1.0
     if weight is not None:
-        # Half the bits: products have the bits of both.
+        # Use half the bits, because products have the bits of both factors.
         most = largest({"int8": "int8", "int64": "int32"}.get(dtype, "int16"))
         quantised = quantise(weight.view(-1, 1), dtype, most, by_column=False)
         values, weight_factor = quantised.values.view(-1), float(quantised.factor)
     degree = max(degree_bound(rowptr, None if values is None else values.numpy()), 1)
-    # More steps than a float64 distinguishes would be useless.
+    # More steps than float64 can distinguish would be useless.
     most = min(largest(dtype), 1 << 52)
     if dtype in ("int32", "int64"):
         room = largest(plan.accumulator or dtype) // degree
@@ -109,7 +109,7 @@ def _quantised(x: Tensor, weight: Tensor | None, rowptr: np.ndarray, plan: PimPl
 
 
 def finish(graph: Graph, inputs: Operands, prepared: Prepared, out: Tensor) -> Tensor:
-    """The results from the merged sums [num_dst, F]: no longer quantised, divided, scaled."""
+    """Return the results from the merged sums [num_dst, F]: dequantised, divided and scaled."""
     kind = inputs.x.dtype
     if prepared.factor is not None:
         out = (out.double() * prepared.factor).to(kind)

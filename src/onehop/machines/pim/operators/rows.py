@@ -17,10 +17,10 @@ from onehop.plans.pim import PimPlan
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Sums, or max or min, of the rows of features of each row's edges, as far as their cost goes.
+    """The cost of sums, or of max or min, of the feature rows of each row's edges.
 
     Attributes:
-        kernel: The types and operations of the cores' kernel.
+        kernel: The dtypes and operations of the cores' kernel.
         width: Feature columns.
     """
 
@@ -28,7 +28,7 @@ class Rows:
     width: int
 
     def cost(self, config: PimConfig, plan: PimPlan, shapes: Shapes) -> PimReport:
-        """The report of a run; see :class:`.base.Operator`."""
+        """Return the report of a run; see :class:`.base.Operator`."""
         kernel, width = self.kernel, self.width
         check_rows(config, plan, kernel, width)
         plan, needed = check_memory(config, plan, shapes, width, kernel)
@@ -60,7 +60,7 @@ class _Run:
         self._cycles: dict[tuple[int, int], tuple[np.ndarray, np.ndarray]] = {}
 
     def counts(self, cores: int) -> WorkCounts:
-        """The work in clusters of a given number of cores."""
+        """Return the work in clusters of a given number of cores."""
         if cores not in self._counts:
             rule = cut_rule(self.plan, self.kernel, cores)
             self._counts[cores] = self.shapes.counts(self.parts, self.plan.column_cut, rule)
@@ -80,7 +80,7 @@ class _Run:
         return self._cycles[key]
 
     def passes(self) -> Iterator[Pass]:
-        """All passes, one after the other."""
+        """Yield all passes, one after the other."""
         slices = [round_slices(cluster, self.plan.rounds) for cluster in self.placed.clusters]
         for block in range(self.plan.block_rounds):
             for feature_round in range(self.plan.rounds):
@@ -95,7 +95,7 @@ class _Run:
         straddling = plan.format == "coo" and plan.core_balance == "edge"
         loads = Loads(config, plan, sum_item, self.placed.broadcast)
         if straddling and block == 0:
-            # Before results are added, the output is set to zero.
+            # The host sets the output to zero before it adds results.
             loads.cleared = self.shapes.num_dst * self.width * sum_item
         for (cores, width), alike in _alike(self.placed.clusters, widths).items():
             part = np.array([cluster.part for cluster in alike]) * plan.block_rounds + block
@@ -113,7 +113,8 @@ class _Run:
             rows = self.counts(cores).core_rows[part]
             most_rows, all_rows = rows.max(axis=1), rows.sum(axis=1)
             if linked:
-                # The other parts' results are passed on, core to core; only the first part's are pulled.
+                # The cores pass on the other parts' results among themselves; the host pulls only the first
+                # part's.
                 loads.passed += float(all_rows[part > 0].sum()) * width * sum_item
                 most_rows, all_rows = most_rows * (part == 0), all_rows * (part == 0)
             loads.useful += float(self.columns[part].sum()) * cores * width * item
@@ -127,7 +128,7 @@ class _Run:
 
 
 def _alike(clusters: Sequence[Cluster], widths: Sequence[int]) -> dict[tuple[int, int], list[Cluster]]:
-    """The clusters that have columns, by their number of cores and of columns."""
+    """Group the clusters that have columns by their number of cores and of columns."""
     groups: dict[tuple[int, int], list[Cluster]] = {}
     for cluster, width in zip(clusters, widths, strict=True):
         if width:

@@ -21,17 +21,17 @@ from onehop.machines.pim.operators.rows import Rows
 from onehop.machines.pim.scheme import Cluster, layout
 from onehop.plans.pim import PimPlan
 
-# Numbers of onehop::pim::Number in csrc/machines/pim_execute.hpp.
+# Codes of onehop::pim::Number in csrc/machines/pim_execute.hpp.
 _CODES = {"int8": 0, "int16": 1, "int32": 2, "int64": 3, "float32": 4, "float64": 5}
 
 
 @dataclass(frozen=True, slots=True)
 class Sum(Rows):
-    """Sums and means.
+    """Sums and means of the feature rows of each row's edges.
 
     Attributes:
-        inputs: The operands as they were given.
-        prepared: The operands as the machine gets them.
+        inputs: The operands as the caller gave them.
+        prepared: The operands in the form that the machine gets.
     """
 
     inputs: Operands
@@ -39,12 +39,12 @@ class Sum(Rows):
 
     @staticmethod
     def refuse(config: PimConfig, dtype: torch.dtype, machine_dtype: str | None) -> str | None:
-        """Return why a machine has no sums of features of this dtype, or None if it has.
+        """Return why a machine does not support sums of features of this dtype, or None if it does.
 
         Args:
             config: The machine.
             dtype: Dtype of the features.
-            machine_dtype: Their dtype in the machine; None means the same.
+            machine_dtype: Dtype of the features in the machine; None means the same dtype.
         """
         name = NAMES.get(dtype)
         if name is None:
@@ -55,12 +55,12 @@ class Sum(Rows):
 
     @classmethod
     def of(cls, graph: Graph, inputs: Operands, plan: PimPlan, dtype: str) -> "Sum":
-        """The sum of operands under a plan.
+        """Return the sum operator for operands under a plan.
 
         Args:
             graph: The graph.
             inputs: The operands.
-            plan: Says the types of sums, and whether weights of one are multiplied by.
+            plan: Gives the dtype of sums, and whether weights of one are multiplied.
             dtype: Dtype of the features in the machine.
 
         Raises:
@@ -74,13 +74,14 @@ class Sum(Rows):
         return cls(Kernel(dtype, prepared.sums, weighted, bits), inputs.x.size(1), inputs, prepared)
 
     def execute(self, config: PimConfig, plan: PimPlan, shapes: GraphShapes) -> Tensor:
-        """The result [num_dst, F]; see :class:`.base.Operator`."""
+        """Return the result [num_dst, F]; see :class:`.base.Operator`."""
         return finish(shapes.graph, self.inputs, self.prepared, self._sums(config, plan, shapes))
 
     def _sums(self, config: PimConfig, plan: PimPlan, shapes: GraphShapes) -> Tensor:
-        """The sums [num_dst, F]: each core's tasklets over their own edges, then the host's merge.
+        """Return the sums [num_dst, F]: each tasklet sums its own edges, then the host merges.
 
-        Parts follow one another, as the host adds them up. Columns are independent, so threads share them.
+        Parts are processed in the order in which the host adds them up. Columns are independent, so threads
+        divide them.
         """
         x, weight = self.prepared.x, self.prepared.weight
         out = torch.zeros(shapes.num_dst, x.size(1), dtype=TORCH_TYPES[self.kernel.sums], device="cpu")
@@ -120,7 +121,7 @@ class Sum(Rows):
 
 
 def _cores(cuts: Cuts, part: int) -> extension.PimCores:
-    """The cores and tasklets of one part, as the native code reads them."""
+    """Return the cores and tasklets of one part, in the form that the native code reads."""
     cores = extension.PimCores()
     cores.core_rows, cores.tasklets = cuts.core_rows[part].ctypes.data, cuts.tasklets[part].ctypes.data
     cores.cores, cores.threads = cuts.tasklets.shape[2:]
