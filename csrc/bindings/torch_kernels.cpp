@@ -286,6 +286,26 @@ struct SparseTranspose : Served<SparseTranspose, Tensor(const Tensor&, int64_t, 
   }
 };
 
+struct SparseCoalesce : Served<SparseCoalesce, Tensor(const Tensor&), Form::numbers, Key::sparse> {
+  static constexpr const char *kName = "aten::_coalesce", *kOverload = "";
+  static void* run(const Tensor& x) { return dim(x) <= 2 && is_float(x) ? answer(x) : nullptr; }
+};
+
+struct SparseSoftmax : Served<SparseSoftmax, Tensor(const Tensor&, int64_t, bool), Form::numbers, Key::sparse> {
+  static constexpr const char *kName = "aten::_sparse_softmax", *kOverload = "";
+  static void* run(const Tensor& x, int64_t along, bool widen) {
+    return dim(x) == 2 && is_float(x) && !widen ? answer(x, along) : nullptr;
+  }
+};
+
+struct SparseSoftmaxGrad : Served<SparseSoftmaxGrad, Tensor(const Tensor&, const Tensor&, int64_t, const Tensor&),
+                                  Form::numbers, Key::sparse> {
+  static constexpr const char *kName = "aten::_sparse_softmax_backward_data", *kOverload = "";
+  static void* run(const Tensor& grad, const Tensor& out, int64_t along, const Tensor&) {
+    return dim(out) == 2 && is_float(out) ? answer(grad, out, along) : nullptr;
+  }
+};
+
 struct Bmm : Served<Bmm, Tensor(const Tensor&, const Tensor&)> {
   static constexpr const char *kName = "aten::bmm", *kOverload = "";
   static void* run(const Tensor& left, const Tensor& right) {
@@ -339,7 +359,7 @@ using Indexing = All<Subscript, SubscriptAdd, IndexSelect, Gather, IndexAdd<Tens
 using Products = All<Mm, Addmm, Bmm>;
 using SparseProducts = All<SparseMm<Key::sparse>, SparseAddmm<Key::sparse>, SparseMm<Key::sparse_compressed>,
                            SparseAddmm<Key::sparse_compressed>, SparseMm<Key::autograd>, SparseAddmm<Key::autograd>,
-                           SparseMv, SparseTranspose>;
+                           SparseMv, SparseTranspose, SparseCoalesce, SparseSoftmax, SparseSoftmaxGrad>;
 
 }  // namespace
 

@@ -19,7 +19,15 @@ from onehop import native, thresholds
 from onehop.integrations import session
 from onehop.integrations.rows import count, counting
 from onehop.integrations.session import Settings
-from onehop.integrations.torch import dense, indexing, scatters, sorts, sparse_gradients, sparse_products
+from onehop.integrations.torch import (
+    dense,
+    indexing,
+    scatters,
+    sorts,
+    sparse_gradients,
+    sparse_products,
+    sparse_values,
+)
 from onehop.integrations.torch.served import Served
 
 # The numbers of the dispatch keys of dense tensors, COO matrices and compressed ones, and autograd's.
@@ -36,7 +44,7 @@ _BY_SETTING: dict[str, tuple[Any, ...]] = {"indexing": (_INDEXING, _SPARSE), "pr
 _SERVED: dict[Any, Mapping[str, Served]] = {
     _INDEXING: {**indexing.SERVED, **sorts.SERVED},
     _PRODUCTS: dense.SERVED,
-    _SPARSE: {**sparse_products.SERVED, **sparse_gradients.SERVED},
+    _SPARSE: {**sparse_products.SERVED, **sparse_gradients.SERVED, **sparse_values.SERVED},
     _SCATTER: scatters.SERVED,
 }
 
