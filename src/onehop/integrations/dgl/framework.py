@@ -14,12 +14,12 @@ from onehop.integrations.dgl.operands import forward, is_on, operator
 from onehop.integrations.rows import Row, replacing, replacing_in
 from onehop.integrations.session import DGL, Framework, Settings
 
-# Layers whose aggregation takes the fast path where their options allow it.
+# Layers whose aggregation takes the fast path if their options allow it.
 LAYERS = ("DotGatConv", "GATConv", "GATv2Conv", "GINConv", "GraphConv", "SAGEConv")
 
 
 class Dgl(Framework):
-    """The Deep Graph Library. Its layers call a few operators on edges, which are replaced."""
+    """The Deep Graph Library. The patch replaces the few operators on edges that its layers call."""
 
     name = DGL
 
@@ -37,7 +37,8 @@ class Dgl(Framework):
 
     def rows(self, settings: Settings) -> list[Row]:
         """The rows of the patch table; no setting changes them."""
-        # The function edge_softmax hides the module of that name, which has to be named in full.
+        # The function edge_softmax hides the module of the same name, so the modules are imported by full
+        # name.
         modules = (import_module(f"dgl.ops.{name}") for name in ("spmm", "sddmm", "edge_softmax"))
         spmm, sddmm, softmax = modules
         index = import_module("dgl.heterograph_index").HeteroGraphIndex
