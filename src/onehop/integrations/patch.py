@@ -284,7 +284,8 @@ def silence(module: Any) -> str | None:
 def accelerate(function: Callable[P, R]) -> Callable[P, R]:
     """Decorate a function: a patch is in place while it runs, and the earlier state is restored afterwards.
 
-    Raises: ArgumentError: ``function`` is a generator or coroutine function, whose body runs after the call.
+    Raises:
+        ArgumentError: ``function`` is a generator or coroutine function, whose body runs after the call.
 
     Examples:
         >>> import onehop, torch
@@ -305,7 +306,8 @@ def autotune(function: Callable[P, R]) -> Callable[P, R]:
 
     ``patch(tune="auto")`` is in place while the function runs; the plans found stay in use afterwards.
 
-    Raises: ArgumentError: ``function`` is a generator or coroutine function, whose body runs after the call.
+    Raises:
+        ArgumentError: ``function`` is a generator or coroutine function, whose body runs after the call.
 
     Examples:
         >>> import onehop, torch

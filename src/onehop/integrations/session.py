@@ -153,9 +153,9 @@ class Session:
         dgl: Whether DGL is patched.
         layers: The names of the layer classes that are patched; None means all.
         machine: The name of the machine's backend, which runs sums and means; empty without a machine.
-            backend: The name of the backend that runs everything; empty means the first that takes the
-            tensors. serves_functions: Whether PyG's functions are replaced too: PyG is patched as a whole,
-            and no machine or backend is chosen.
+        backend: The name of the backend that runs everything; empty means the first that takes the tensors.
+        serves_functions: Whether PyG's functions are replaced too: PyG is patched as a whole, and no machine
+            or backend is chosen.
     """
 
     selection: Selection | None = None

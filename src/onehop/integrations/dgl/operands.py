@@ -49,7 +49,8 @@ def forward(body: Body | None, theirs: Function, layer: Any, *args: Any, **kwarg
         body: Runs first; ``theirs`` runs if it is None or raises :class:`Leave`.
         theirs: DGL's ``forward``.
         layer: The layer.
-        *args: Positional arguments of ``forward``. **kwargs: Keyword arguments of ``forward``.
+        *args: Positional arguments of ``forward``.
+        **kwargs: Keyword arguments of ``forward``.
     """
     before = _running.set(layer)
     try:

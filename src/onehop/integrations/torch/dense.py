@@ -103,7 +103,7 @@ def _multiplied(left: Tensor, right: Tensor, added: Tensor | None) -> Tensor | N
 
 
 def _widened(left: Tensor, right: Tensor, added: Tensor | None) -> Tensor | None:
-    """The product of 16-bit matrices. Sums are float32, as torch's are, and rounded once, at the end."""
+    """Return the product of 16-bit matrices. As in torch, sums are float32 and rounded once, at the end."""
     rows, inner = left.shape
     columns = right.size(1)
     if added is not None and added.shape not in ((columns,), (rows, columns)):

@@ -212,7 +212,7 @@ def scatter_reduce(
 
 @_left_to_torch
 def embedding_grad(grad: Tensor, index: Tensor, rows: int, padding: int) -> Tensor | None:
-    """The gradient, [rows, D], to an embedding's weight; the row ``padding`` gets none (-1: no such row)."""
+    """Compute the gradient, [rows, D], to an embedding's weight; 0 in row ``padding`` (-1: no such row)."""
     along = Along(torch.Size((rows, grad.size(-1))), 0)
     if not grad.numel() or rows > build.MOST_NODES or grad.shape != (*index.shape, grad.size(-1)):
         return None
@@ -238,7 +238,8 @@ def bags_grad(
     Args:
         grad: [B, D], the gradient to the bags' results.
         index: [n], the row of each entry.
-        bags: [n], the bag of each entry. sizes: [B], the number of entries of each bag.
+        bags: [n], the bag of each entry.
+        sizes: [B], the number of entries of each bag.
         rows: Number of rows of the weight.
         mode: 0 for sums, 1 for means; torch runs other modes.
         weights: [n], the weight of each entry; None means 1.
