@@ -303,7 +303,7 @@ def rooted(
 
 
 def sage(run: Run, theirs: Function, layer: Any, x: Any, edge_index: Any, size: Any = None) -> Tensor | None:
-    """Computes SAGEConv's ``forward`` by one of the two ``rooted``; None if PyG's code has to run."""
+    """Computes SAGEConv's ``forward``, by :func:`rooted` or its variants; None if PyG's code has to run."""
     if layer.project or type(layer).message is not SAGEConv.message:
         return None
     out = run(layer, "lin_l", "lin_r" if layer.root_weight else "", x, edge_index, size, {})
@@ -319,7 +319,7 @@ def graph_conv(
     edge_weight: Any = None,
     size: Any = None,
 ) -> Tensor | None:
-    """Computes GraphConv's ``forward`` by one of the two ``rooted``; None if PyG's code has to run."""
+    """Computes GraphConv's ``forward``, by :func:`rooted` or its variants; None if PyG's code has to run."""
     if type(layer).message is not GraphConv.message:
         return None
     return run(layer, "lin_rel", "lin_root", x, edge_index, size, {"edge_weight": edge_weight})

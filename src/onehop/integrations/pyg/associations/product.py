@@ -118,7 +118,7 @@ def gradient_where_edges_end(graph: Graph, grad: Tensor) -> Tensor:
 
 
 def _edgeless_rows(graph: Graph) -> Tensor | None:
-    """[num_dst], bool; None if a graph on the host has no such rows. Kept for graphs there."""
+    """Return a mask of the rows without edges, [num_dst]; None if a CPU graph has no such rows."""
     if graph.made_on is not None:
         return graph.on(graph.made_on).rowptr.diff() == 0
     if _EDGELESS not in graph.derived:

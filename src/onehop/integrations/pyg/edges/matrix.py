@@ -102,7 +102,7 @@ class MatrixEdges(Edges):
 
     @property
     def ptr_is_none(self) -> bool:
-        """Return whether PyG passes None for ``ptr`` to a message over these edges: it does for COO alone."""
+        """Return whether PyG passes None for ``ptr`` to a message over these edges (only for COO)."""
         return self._adjacency.is_coo
 
     def first(self, graph: Graph, count: int) -> tuple[Tensor, Tensor, Tensor]:

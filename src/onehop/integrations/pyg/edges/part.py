@@ -140,7 +140,8 @@ def rewritten_loops(
             incoming edges' features, such as "mean"; None means 1.
 
     Raises:
-        ArgumentError: The features do not belong to the part's edges, or the graph is bipartite.
+        ArgumentError: The features do not belong to the part's edges, or sources and destinations are
+            different nodes.
     """
     graph = edge_index.graph
     if edge_attr is not None:

@@ -292,7 +292,7 @@ def _choices(replace: bool, directed: bool, disjoint: bool, temporal_strategy: s
 
 
 def _rows_of(edge_index: Tensor, csc: bool, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The two rows of edges; they share no memory, which torch forbids to results of an operator."""
+    """Return the two rows of edges as copies, because an operator's results must not share memory."""
     source, target = (numbers.to(dtype, copy=True) for numbers in edge_index)
     return (source, target) if csc else (target, source)
 

@@ -94,7 +94,7 @@ class _Package:
 
 
 def numbered_by_caller(kind: type, ours: Callable[[], bool]) -> Row:
-    """The row of a sampler's ``edge_permutation``: None where ours draws, which has the caller's numbers."""
+    """Return the row for ``edge_permutation``, which is None if onehop draws: edges are then renumbered."""
     theirs: property = vars(kind)["edge_permutation"]
 
     def edge_permutation(self: Any) -> Any:
@@ -273,7 +273,7 @@ def _filter_edge_store(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """Keeps the drawn ``edge_index`` itself, whose graph is known, where PyG would stack its rows again."""
+    """Keeps the drawn ``edge_index``, whose graph is known; PyG would stack its rows into a new tensor."""
     drawn = edge_index_of(row, col)
     if drawn is None or "edge_index" not in store or not store.edge_index.is_cpu:
         return None
@@ -283,7 +283,7 @@ def _filter_edge_store(
 
 
 class Inherited:
-    """An attribute of samplers that patches a spawned process. Forked processes are patched already."""
+    """An attribute of samplers that patches spawned processes; forked processes are patched already."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles a call of ``patch`` if a process is being spawned, and nothing otherwise."""

@@ -170,7 +170,7 @@ def agnn(call: Call, x: Tensor, direction: Any) -> Plan:
 
 @rule("SuperGATConv", needs=("get_attention",), x=Rows(3, BOTH))
 def supergat(call: Call, x: Tensor) -> Plan:
-    """SuperGATConv: dot products of features, or GAT's scores times a sigmoid of these products."""
+    """SuperGATConv: scaled dot products of features, or GAT's scores times a sigmoid of the products."""
     layer, edges, backend = call.layer, call.edges, call.backend
     parameters = [att for att in (layer.att_l, layer.att_r) if att is not None]
     # Under autocast, the parameters have a wider dtype than the features, and the messages get the wider
