@@ -1,4 +1,4 @@
-"""Options of gat, gatv2 and attention, and checks of what they are given."""
+"""Options of gat, gatv2 and attention, and checks of their arguments."""
 
 import operator
 from typing import Any, TypedDict
@@ -19,14 +19,14 @@ class AttentionOptions(TypedDict, total=False):
     """Keyword arguments of :func:`gat`, :func:`gatv2` and :func:`attention`.
 
     Attributes:
-        edge_mask: [E, H], in the caller's edge order, multiplies the softmaxed weights; None means 1. It is a
-            dropout drawn elsewhere: it has no gradient, and ``dropout`` must be 0.
+        edge_mask: [E, H], in the caller's edge order, multiplies the weights after the softmax; None means 1.
+            It is meant for dropout that was drawn elsewhere: it has no gradient, and ``dropout`` must be 0.
         seed: Seed of the dropout, in [0, 2^63). None draws one number from torch's default generator. The
             dropout's mask is a hash of the seed, the edge's number in the caller's order and the head: it is
             not stored, and does not depend on threads and instruction sets.
-        return_attention_weights: Return the pair of the output and the weights: those after dropout and mask
-            in :func:`gat` and :func:`gatv2`, those before in :func:`attention`. False by default.
-        backend: Name of the backend; None means the best that can.
+        return_attention_weights: Whether to return the pair (output, weights). The weights are after dropout
+            and mask in :func:`gat` and :func:`gatv2`, and before them in :func:`attention`. False by default.
+        backend: Name of the backend; None means the best available one.
 
     Examples:
         >>> import onehop, torch
@@ -52,13 +52,14 @@ def check_tensor(name: str, tensor: object, shape: tuple[int | None, ...], what:
     Args:
         name: Name of the argument.
         tensor: The argument.
-        shape: The shape, with None for sizes that may be any.
+        shape: The shape; None stands for any size.
         what: The shape in words, such as ``[num_src, H]``.
         like: A tensor that was checked.
     """
     if not isinstance(tensor, Tensor) or tensor.layout != torch.strided or tensor.dtype not in FLOATS:
         raise not_dense(name, tensor)
-    # A loop, because a generator is a call for each extent, and small graphs notice.
+    # This is a loop, because a generator costs a call for each size, which takes noticeable time on small
+    # graphs.
     fits = len(tensor.shape) == len(shape)
     for have, want in zip(tensor.shape, shape, strict=False):
         fits = fits and (want is None or have == want)
@@ -102,7 +103,7 @@ def check_rows_of_heads(name: str, x: Tensor, count: int, ends: str, what: str) 
 def check_edge(
     edge: object, edges: int, heads: int, width: int, like: Tensor
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Edge features and, if they came as a pair, what projects them; raises unless they fit."""
+    """Return edge features and, if given as a pair, the weight that projects them; raise unless they fit."""
     if edge is None:
         return None, None
     if isinstance(edge, (tuple, list)):
@@ -123,10 +124,10 @@ def check_edge(
 
 
 def seeds_of(dropout: Any, edge_mask: object, seed: Any) -> Tensor | None:
-    """[1], int64, the seed of the dropout; None where there is none.
+    """Return the seed of the dropout, [1], int64; None without dropout.
 
     Raises:
-        ArgumentError: ``dropout`` or ``seed`` cannot be used, or ``dropout`` comes with a mask.
+        ArgumentError: ``dropout`` or ``seed`` is invalid, or ``dropout`` is given together with a mask.
     """
     if not isinstance(dropout, (int, float)) or not 0 <= dropout < 1:
         raise ArgumentError(f"dropout: expected a probability in [0, 1), got {dropout!r}.")
