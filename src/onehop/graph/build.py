@@ -108,7 +108,7 @@ def from_scipy(matrix: Any) -> Any:
     num_dst, num_src = matrix.shape
     num_src, num_dst = (_checked_count("matrix", each) for each in (num_src, num_dst))
     if matrix.format in ("csc", "csr"):
-        pointer = np.array(matrix.indptr, dtype=np.int64)  # a copy, so that the checked values are the ones that are used
+        pointer = np.array(matrix.indptr, dtype=np.int64)  # a copy, so that checked values are used
         counts = np.diff(pointer)
         # In SciPy, the arrays may be longer than the pointers say, and SciPy does not check them again after
         # writes.
@@ -131,7 +131,7 @@ def from_scipy(matrix: Any) -> Any:
 
 
 def from_coo(row: Tensor, col: Tensor, rows: int, cols: int, loops: int = 0) -> Any:
-    """Builds a native graph of edges, of rows and columns [E] each, followed by ``loops`` self loops."""
+    """Builds a native graph from rows and columns of edges, [E] each, followed by ``loops`` self loops."""
     csr, wrong, edge = native.extension.csr_from_coo(
         row=native.address(row),
         col=native.address(col),
@@ -175,7 +175,7 @@ def _outside(kind: str, number: int, edge: int, count: int) -> IndexRangeError:
 
 
 def _in_memory(name: str, tensor: Tensor) -> Tensor:
-    """A plain CPU tensor of the same numbers: wrapper subclasses (PyG's EdgeIndex) have no address."""
+    """Return a plain CPU tensor of the same numbers; wrapper subclasses (PyG's EdgeIndex) have no address."""
     if type(tensor) is Tensor:
         return tensor.cpu()
     plain = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu").copy_(tensor)

@@ -49,7 +49,7 @@ tensor with this part of the storage.
 
 
 class Noted:
-    """Some tensors, and the state they are in: what is made from them afterwards is kept for this state.
+    """Some tensors and their current state; a value made from them afterwards is cached for this state.
 
     Args:
         *tensors: In an order of the caller's.
@@ -86,7 +86,7 @@ class Noted:
         return both
 
     def is_of(self, *tensors: Tensor | None) -> bool:
-        """Return whether tensors are unchanged, as far as the settings check it; None is not checked."""
+        """Return whether tensors are unchanged, as far as the settings check this; None is not checked."""
         full = config.full_check()
         for tensor, state in zip(tensors, self.states, strict=True):
             if tensor is None:

@@ -65,7 +65,7 @@ class EdgeColumns:
         return native.extension.are_paired(self._columns, self._ends, native.threads())
 
     def mark_ends(self, node_mask: Tensor) -> bool:
-        """Marks both ends of all edges that are no loops; returns whether all have an entry in the mask."""
+        """Mark both ends of all edges except loops; return whether all ends have an entry in the mask."""
         return native.extension.mark_ends(
             self._columns, node_mask.data_ptr(), node_mask.numel(), native.threads()
         )
@@ -155,7 +155,7 @@ class SortedEdges:
 
     @cached_property
     def inverse(self) -> Tensor:
-        """[E], int64: the same of each edge in the given order, if edges are numbered."""
+        """Like :attr:`groups`, for each edge in the given order, [E], int64; needs ``numbered``."""
         return self._written(self._keys.write_inverse, self._keys.count)
 
     @cached_property

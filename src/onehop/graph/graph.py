@@ -52,7 +52,7 @@ class Graph:
     """
 
     def __init__(self, csr: Any) -> None:
-        """A graph of a native one; of one on a device or an index, the native one is made on first use."""
+        """Wraps a native graph, which is made on first use for a graph on a device or of an index."""
         # These are plain integers, which torch.compile can read.
         self.num_src: int = csr.cols
         """Number of sources (columns)."""
@@ -262,7 +262,7 @@ class Graph:
             self.derived[key] = value
 
     def transpose(self) -> "Graph":
-        """The graph with every edge reversed, in the same edge order; it shares this graph's arrays."""
+        """Return the graph with reversed edges, in the same edge order; it shares this graph's arrays."""
         if self.made_on is not None:
             turned = Graph(self.on(self.made_on, transposed=True))
             turned.derived[placed.key(self.made_on, True)] = self.on(self.made_on)
@@ -316,7 +316,7 @@ class Graph:
         return reordered(self.csr, method, Graph.from_edge_index)
 
     def edge_index(self) -> Tensor:
-        """Return [2, E], int64: sources above destinations, in the caller's edge order. A new tensor."""
+        """Return a new tensor, [2, E], int64, of sources and destinations in the caller's edge order."""
         return edges.edge_index_of(self.csr)
 
     def save(self, folder: str | os.PathLike[str]) -> "StoredGraph":

@@ -41,7 +41,7 @@ def handle_of(graph: Graph) -> Tensor:
 
 
 def held(handle: Tensor) -> Graph:
-    """The graph of a handle; raises an ArgumentError if the handle is a copy, and the graph was freed."""
+    """Return the graph of a handle; raise an ArgumentError for a copied handle whose graph was freed."""
     return by_number(int(handle))
 
 

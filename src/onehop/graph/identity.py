@@ -209,7 +209,7 @@ class IdentityCache:
         return value
 
     def find(self, tensors: Tensor | tuple[Tensor, ...], rest: Hashable, any_owner: bool = False) -> Any:
-        """Returns the value stored for these tensors and ``rest``; None if there is none, or one changed."""
+        """Returns the value stored for these tensors and ``rest``; None if missing or if a tensor changed."""
         if isinstance(tensors, Tensor):
             tensors = (tensors,)
         return self.remembered(*tensors, key=rest, any_owner=any_owner)
@@ -274,7 +274,7 @@ class IdentityCache:
         del dropped
 
     def _note_view(self, name: Name, key: _Key) -> None:
-        """Notes an entry of a view, and drops the entries of the view that was stored longest ago."""
+        """Notes an entry of a view; with too many views, drops those of the one stored longest ago."""
         storage, _, view = name
         views = self._views.setdefault(storage, OrderedDict())
         keys = views.setdefault(view, [])

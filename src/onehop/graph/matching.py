@@ -27,7 +27,7 @@ def matched(rowptr: Tensor, col: Tensor, weight: Tensor | None = None) -> Tensor
     section 5.1.
     """
     nodes, edges = rowptr.numel() - 1, col.numel()
-    rowptr = rowptr.to(torch.int64, copy=True).contiguous()  # a copy, so that native code reads the checked values
+    rowptr = rowptr.to(torch.int64, copy=True).contiguous()  # a copy, so that checked values are read
     if nodes < 0 or int(rowptr[0]) or int(rowptr[-1]) != edges or bool((rowptr.diff() < 0).any()):
         raise ArgumentError(f"rowptr: expected numbers that ascend from 0 to the {edges} entries of col.")
     if weight is not None and weight.numel() != edges:

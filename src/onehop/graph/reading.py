@@ -1,4 +1,4 @@
-"""The link from :meth:`onehop.Graph.load` to the readers of files, a higher layer, which register here."""
+"""The link from :meth:`onehop.Graph.load` to the file readers of a higher layer, which register here."""
 
 import os
 from collections.abc import Callable

@@ -17,7 +17,7 @@ RUNTIMES: dict[str, Any] = {"cuda": torch.cuda}
 
 
 class Streams:
-    """The streams that have met some tensors on one device, which were just made on the current one."""
+    """The streams that may read some tensors on a device, which were just made on the current stream."""
 
     __slots__ = ("_event", "_met", "_runtime", "_tensors")
 
