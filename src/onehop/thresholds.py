@@ -173,9 +173,10 @@ def lifted() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _in_force(bounds: Thresholds) -> Iterator[None]:
-    """Sets the thresholds inside the block, of all threads, which run backward passes and loaders for it.
+    """Sets the thresholds of all threads inside the block; others run backward passes and loaders for it.
 
-    Not a :class:`.Scoped`: small calls of torch read ``now``, and an attribute is read without a call.
+    This is not a :class:`.Scoped`, because small torch calls read ``now``, and reading an attribute needs no
+    call.
     """
     with _lock:
         if len(_blocks) == 1:

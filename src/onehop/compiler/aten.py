@@ -1,7 +1,7 @@
 """The registry of torch's operations: their rules for the edges' dimension, and meanings in programs.
 
-A decorator makes an entry where its function is: the rules of edges are in :mod:`edge_dims`, the meanings in
-:mod:`operations`.
+Decorators register the functions: :mod:`edge_dims` defines the rules for the edges' dimension,
+:mod:`operations` the meanings.
 """
 
 from collections import defaultdict

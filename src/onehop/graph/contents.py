@@ -52,11 +52,11 @@ class Noted:
     """Some tensors and their current state; a value made from them afterwards is cached for this state.
 
     Args:
-        *tensors: In an order of the caller's.
-        any_owner: Whether they stand for every tensor that is the same part of the same storage, such as the
-            index arrays of two sparse matrices. Each has a version counter of its own, so that the counters
-            are ignored: the caller has to check the contents of what it finds.
-        whole: Whether all of their contents are compared at each lookup, by a hash, and not a sample.
+        *tensors: The tensors, in an order that the caller chooses.
+        any_owner: Whether each stands for every tensor with the same part of the same storage, such as the
+            index arrays of two sparse matrices. These have separate version counters, so the counters are
+            ignored, and the caller has to check the contents.
+        whole: Whether to compare all contents at each lookup, by a hash, instead of a sample.
     """
 
     __slots__ = ("are_views", "names", "recognised", "states")

@@ -77,7 +77,7 @@ class Integers:
     def contain(self, x: Tensor, inverted: bool = False) -> Tensor | None:
         """Return whether each entry of ``x`` is among the integers, or, if ``inverted``, is not among them.
 
-        None too if both the least and the largest int64 are among these.
+        The result is also None if both the smallest and the largest int64 are among the integers.
         """
         x = x.contiguous()
         out = torch.empty(x.shape, dtype=torch.bool, device="cpu")

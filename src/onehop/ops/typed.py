@@ -96,7 +96,7 @@ def side_by_side(matrices: Tensor, widest: int) -> Tensor:
 
     Args:
         matrices: [types, H, K, M].
-        widest: Most rows of a matrix, unless it has one head's rows.
+        widest: The maximal number of rows of a joined matrix, unless it has only one head.
 
     Returns:
         [types, H / h, h * K, h * M]; h divides H.
@@ -218,7 +218,7 @@ class Product(Whole):
     """The pieces of :func:`typed_product`; the operands are matrices [types, H, K, M] and rows.
 
     Attributes:
-        counts: Number of rows of each type; None means that there is a tensor of rows for each.
+        counts: Number of rows of each type; None means that there is a tensor of rows for each type.
         fastest: Whether products may run in another library than torch's own.
     """
 

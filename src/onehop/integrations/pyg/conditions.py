@@ -117,5 +117,5 @@ def module_reason(layer: Any) -> str | None:
 
 
 def has_hooks(module: Any) -> bool:
-    """Return whether a module has hooks of its own."""
+    """Return whether hooks are registered on a module itself."""
     return any(map(module.__dict__.get, MODULE_HOOKS))

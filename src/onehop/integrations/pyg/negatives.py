@@ -1,9 +1,9 @@
 """PyG's negative sampling, with the same pairs and the same states of the generators as in PyG.
 
-``negative_sampling`` draws with Python's ``random.sample``, whose generator is continued natively, and
-``structured_negative_sampling`` with torch's own functions. The drawn pairs are looked up in a table of the
-edges. Other releases of PyG and Python may draw differently, so both functions are compared with PyG's at
-first use, with private generators.
+PyG's ``negative_sampling`` draws with Python's ``random.sample``; here native code continues Python's
+generator. ``structured_negative_sampling`` draws with torch's own functions. The drawn pairs are looked up in
+a table of the edges. Other releases of PyG and Python may draw differently, so at first use both functions
+are compared with PyG's, with private generators.
 """
 
 import math

@@ -46,7 +46,7 @@ class PreparedAggregate:
     )
 
     def __new__(cls, graph: Graph, plan: CpuPlan, call: Aggregate) -> Any:
-        """Makes the call that suits: rows that each get one row of ``x`` are copied, by the index alone."""
+        """Makes a gather if each result row is a copy of one row of ``x``, and the general call otherwise."""
         gathers = graph.index is not None and call.transposed and call.weight is None
         return _PreparedGather(graph, call) if gathers else super().__new__(cls)
 

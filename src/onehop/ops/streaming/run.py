@@ -268,7 +268,7 @@ def _tile_reduced(
 ) -> Tensor:
     """Return a tile's reduced rows, [rows, columns]; for a piece of a row, the result of all pieces so far.
 
-    ``scale``, [num_dst] or None, multiplies rows that are whole.
+    ``scale``, [num_dst] or None, multiplies complete rows.
     """
     x = features.panel(tile.first) if carried is None else features.panel_with(tile.first, carried)
     if scale is not None:

@@ -118,7 +118,7 @@ def check(sources: int, size: int, memory: int, held: int) -> None:
 def _columns(columns: int, most: int, line: int) -> int:
     """Return the columns of a panel, at most ``most``; panels are equal, rows fill whole lines if possible.
 
-    Two panels with rows of half a line take less time than one whose rows straddle lines.
+    Two panels with rows of half a line take less time than one panel whose rows cross cache lines.
     """
     if most < 1:
         return 0

@@ -51,9 +51,9 @@ def edge_rows(
 ) -> Callable[[], Projection] | None:
     """Prepares the product of the edges' features with ``lin_edge``, for scores that need all of it.
 
-    A kernel multiplies each edge's features in every sweep, and stores nothing. That pays for few columns. If
-    there are many, a library multiplies the features of all edges at once, as PyG does, if the product is no
-    larger than the features or fits a cache.
+    A kernel can multiply each edge's features in every sweep, and store nothing. That is fast for few
+    columns. For many columns, a library multiplies the features of all edges at once, as PyG does, if the
+    product is no larger than the features or fits a cache.
 
     Args:
         layer: An attention layer.
