@@ -225,7 +225,7 @@ class _Part:
         self._scan.note(_effect_reason("STORE_"), line)
 
     def _start(self, end: int, values: int) -> int:
-        """The first instruction of those that leave ``values`` values on the stack at ``end``; or -1."""
+        """Return the first instruction of those that compute ``values`` values for ``end``; -1 if unknown."""
         left = 0
         for at in range(end - 1, -1, -1):
             if self._all[at + 1].is_target:
