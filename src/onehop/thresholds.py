@@ -31,8 +31,8 @@ class Thresholds:
         meetings: Number of uses of constant features or weights before a derived tensor is cached.
         kept_work: Minimal edges times width for caching aggregates of constant features; below, the sum costs
             hardly more than the lookup.
-        ordered_edges: Minimal edges for caching weights in the graph's order; fewer weights stay in the L1
-            and L2 caches.
+        ordered_edges: Minimal edges for caching weights in the graph's order; fewer weights stay in the
+            fastest caches.
         pooled_bytes: Minimal size of an output from the memory pool; below, torch's allocator reuses memory
             equally well.
         serial_work: Edges times width below which the default plan has one thread. The choice is cautious: at
@@ -85,8 +85,8 @@ class Thresholds:
             times as long as all at once, with 0.8 times the memory.
         degree_rows: Minimal rows of one degree for multiplying them by a separate matrix; making the matrix
             takes as long as multiplying about a hundred rows by three matrices.
-        direct_numbers: Minimal entries for running PyG's ``segment`` and ``softmax`` as aggregations; an
-            entry of ``softmax`` or of a differentiated extremum counts eight times.
+        direct_numbers: Minimal entries for running PyG's ``segment`` and ``softmax`` as aggregations; each
+            entry counts eight times. For a softmax of fewer entries, no graph is made.
         index_entries: Entries of an index below which torch's own indexing always runs.
         index_numbers: Minimal numbers that torch's indexing or PyG's ``scatter`` gathers or scatters for
             running over the graph of the index. This is the bound for sums. For torch's other operations it

@@ -50,7 +50,7 @@ class Recipe:
 
     Attributes:
         steps: The operations with their positional and keyword arguments.
-        results: The places of the tensors.
+        results: The positions of the tensors among sources and results of steps.
     """
 
     steps: tuple[_Step, ...]

@@ -64,7 +64,7 @@ class Noted:
     def __init__(self, *tensors: Tensor, any_owner: bool = False, whole: bool = False) -> None:
         originals = tuple(map(original, tensors))
         self.recognised = not any(tensor.is_inference() for tensor in originals)
-        """Whether all of them have a version counter."""
+        """Whether all of the tensors have a version counter."""
         names: tuple[Name, ...] = ()
         for tensor in originals:
             base = tensor._base

@@ -274,7 +274,7 @@ class IdentityCache:
         del dropped
 
     def _note_view(self, name: Name, key: _Key) -> None:
-        """Notes an entry of a view; with too many views, drops those of the one stored longest ago."""
+        """Notes an entry of a view; with too many views, drops the entries of the oldest one."""
         storage, _, view = name
         views = self._views.setdefault(storage, OrderedDict())
         keys = views.setdefault(view, [])

@@ -94,7 +94,7 @@ class Framework(ABC):
 
     @abstractmethod
     def rows(self, settings: Settings) -> list[Row]:
-        """The rows of the patch table for these settings."""
+        """Return the rows of the patch table for these settings."""
 
     def install(self, settings: Settings) -> None:
         """Installs the rows; has no effect if rows are installed already."""

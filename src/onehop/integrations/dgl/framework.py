@@ -36,7 +36,7 @@ class Dgl(Framework):
         return LAYERS
 
     def rows(self, settings: Settings) -> list[Row]:
-        """The rows of the patch table; no setting changes them."""
+        """Return the rows of the patch table; no setting changes them."""
         # The function edge_softmax hides the module of the same name, so the modules are imported by full
         # name.
         modules = (import_module(f"dgl.ops.{name}") for name in ("spmm", "sddmm", "edge_softmax"))
@@ -59,7 +59,7 @@ class Dgl(Framework):
         ]
 
     def silence(self, module: Any) -> str | None:
-        """Return why a layer never called a replaced operator; None if the module is no layer of DGL's."""
+        """Return why a layer never called a replaced operator; None if the module is not a layer of DGL."""
         if not isinstance(module, tuple(_layer_classes())):
             return None
         return "it called none of DGL's operators that onehop has"

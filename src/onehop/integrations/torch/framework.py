@@ -42,7 +42,7 @@ class Torch(Framework):
         self._settings = OFF
 
     def rows(self, settings: Settings) -> list[Row]:
-        """The rows of the patch table for these settings."""
+        """Return the rows of the patch table for these settings."""
         return _rows_of_dropout() if settings.dropout else []
 
     def install(self, settings: Settings) -> None:

@@ -70,7 +70,7 @@ def store_sums(sums, out, slots, row, slot, real, head, column, D: tl.constexpr,
 
 @triton.jit
 def mix(x):
-    """``lowbias32``, as in :func:`onehop.reference.dropout.mix`; uint32."""
+    """Return the hash ``lowbias32`` of x, uint32, as in :func:`onehop.reference.dropout.mix`."""
     x = x ^ (x >> 16)
     x = x * 0x7FEB352D
     x = x ^ (x >> 15)

@@ -84,7 +84,7 @@ class Work:
     streams: Streams
 
     def slots_like(self, like: Tensor, dtype: torch.dtype) -> Tensor | None:
-        """Room for partial results, [slots, ...] where ``like`` is [rows, ...]; None if no row is split."""
+        """Return memory for partial results of rows like ``like``, [slots, ...]; None if no row is split."""
         return like.new_empty((self.slots, *like.shape[1:]), dtype=dtype) if self.slots else None
 
     def sweeps(

@@ -42,8 +42,8 @@ class Unfinished:
 
     Args:
         out: The path of the result.
-        what: Everything that the result depends on, as JSON data. A run resumes only if the note has the
-            same.
+        what: Everything that the result depends on, as JSON data. A run resumes only if the note contains the
+            same data.
     """
 
     def __init__(self, out: Path, what: dict[str, Any]) -> None:
@@ -53,9 +53,9 @@ class Unfinished:
         self._what = what
         self._plan: list[int] = []
         self.done = 0
-        """So many tiles have been written, in the order of the plan."""
+        """The number of tiles that have been written, in the order of the plan."""
         self.read = Contents([], 0, 0)
-        """What an earlier run had read of what ``done`` counts."""
+        """The fingerprints of the inputs that an earlier run read for these tiles."""
 
     def plan(self) -> list[int] | None:
         """Return the numbers of the plan of an earlier run of the same result; None without one."""

@@ -31,7 +31,7 @@ class PartWeights(torch.Tensor):
 
     graph: DistributedGraph
     scale: Tensor
-    """[n]: 1 / sqrt(degree) of the owned rows; 0 where there are no edges."""
+    """The scale of the owned rows, [n]: 1 / sqrt(degree); 0 for rows without edges."""
 
     @staticmethod
     def of(graph: DistributedGraph, dtype: torch.dtype) -> "PartWeights":

@@ -23,7 +23,7 @@ _INHERITED, _EPOCHS = "_onehop_inherited", "_onehop_epochs"
 
 
 def rows() -> list[Row]:
-    """The rows of the patch table."""
+    """Return the rows of the patch table."""
     return [
         replacing(NodeLoader, "__iter__", _iterate),
         replacing(LinkLoader, "__iter__", _iterate),

@@ -37,7 +37,7 @@ _COLLATE = Collater.__call__
 
 
 def rows() -> list[Row]:
-    """The rows of the patch table."""
+    """Return the rows of the patch table."""
     return [replacing(_MapDatasetFetcher, "fetch", fetch, counted_as="DataLoader")]
 
 

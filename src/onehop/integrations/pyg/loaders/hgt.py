@@ -13,7 +13,7 @@ _ENGINE = "_onehop_layerwise"
 
 
 def rows() -> list[Row]:
-    """The rows of the patch table."""
+    """Return the rows of the patch table."""
     has_sampler = hgt_sampler.WITH_TORCH_SPARSE
     return [
         Row(hgt_sampler, "WITH_TORCH_SPARSE", HasSampler(has_sampler), has_sampler),

@@ -39,7 +39,7 @@ _FLAGS = ("WITH_PYG_LIB", "WITH_EDGE_TIME_NEIGHBOR_SAMPLE", "WITH_WEIGHTED_NEIGH
 
 
 def rows() -> list[Row]:
-    """The rows of the patch table."""
+    """Return the rows of the patch table."""
     return [
         Row(neighbor_sampler, "torch_geometric", _Package(), torch_geometric),
         replacing(NeighborSampler, "_sample", _sample, where=draws_neighbours),
