@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# A checkout is imported without pip, which would have said so.
+# In a checkout, pip has not checked the version of Python.
 if sys.version_info < (3, 11):  # noqa: UP036
     raise ImportError(f"onehop needs Python 3.11 or later, and this is {sys.version.split()[0]}.")
 
@@ -63,7 +63,7 @@ _NAMES = {
     "onehop.integrations.patch": "Patch accelerate autotune patch patched unpatch",
     "onehop.ops": "aggregate attention dropout edge_softmax extremum fusedmm gat gather gatv2 scatter sddmm",
 }
-# What imports PyG, or costs megabytes that few programs need, and so is imported on first use.
+# Modules that import PyG, or need megabytes in few programs; they are imported on first use.
 _LATER = {
     "onehop.integrations.pyg.layerwise": "infer",
     "onehop.loaders.loader": "loader",
@@ -72,7 +72,7 @@ _LATER = {
     "onehop.streaming": "hops ingest",
     "onehop.tuner": "TuningResult tune",
 }
-# The operators of programs, which run where PyG is not installed: programs are loaded from files.
+# The operators of exported programs, which are loaded from files and may run without PyG.
 _OPERATORS = (
     "onehop.integrations.pyg.associations.operator",
     "onehop.integrations.pyg.edges.operators",
@@ -82,14 +82,14 @@ _HOMES = {name: module for module, names in (_NAMES | _LATER).items() for name i
 
 
 def _is_command() -> bool:
-    """Return whether this process is the command onehop, which answers ``--help`` before torch is there."""
-    if sys.argv[0] == "-m":  # until python -m has imported the package; the arguments of both lists end alike
+    """Return whether this process is the command ``onehop``, which answers ``--help`` without torch."""
+    if sys.argv[0] == "-m":  # until python -m has imported the package; both lists end alike
         return sys.orig_argv[-len(sys.argv)].removeprefix("-m") == "onehop"
     return Path(sys.argv[0]).name == "onehop"
 
 
 def __getattr__(name: str) -> Any:
-    """Return a public name, or the readers of files, that have not been imported yet, as in the command."""
+    """Import and return a public name or the file readers, if they are not imported yet."""
     if name == "files":
         return importlib.import_module("onehop.files")
     if name not in _HOMES:

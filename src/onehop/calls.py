@@ -1,7 +1,8 @@
-"""Calls of operators: a named tuple for each, which backends receive.
+"""Calls of operators: a named tuple for each operator, which backends receive.
 
-Each is stated beside its reference (:mod:`onehop.reference`), below everything that runs it. Make calls by
-keyword: two arguments in the wrong order are then an error. :func:`on` makes a call on a graph at hand.
+Each call is defined next to its reference (:mod:`onehop.reference`), in a lower layer than everything that
+runs it. Make calls with keyword arguments, so that exchanged arguments are an error. :func:`on` makes a call
+on a given graph.
 """
 
 from onehop.reference.aggregate import Aggregate as Aggregate, AggregateGradients as AggregateGradients

@@ -42,27 +42,27 @@ if TYPE_CHECKING:
 
 
 def isa() -> str | None:
-    """The requested instruction set; None means the best available."""
+    """Return the requested instruction set; None means the best available one."""
     return os.environ.get("ONEHOP_ISA") or None
 
 
 def pool_bytes() -> int:
-    """Bytes of freed outputs that are kept for reuse."""
+    """Return the number of bytes of freed outputs that are kept for reuse."""
     return _bytes("ONEHOP_POOL_BYTES", min(physical_memory_bytes() // 4, 8 << 30))
 
 
 def graph_cache_bytes() -> int:
-    """Bytes of graphs and derived tensors that the patch keeps."""
+    """Return the number of bytes of graphs and derived tensors that the patch keeps."""
     return _bytes("ONEHOP_CACHE_BYTES", physical_memory_bytes() // 4)
 
 
 def device_cache_bytes(device: "torch.device") -> int:
-    """Bytes of graphs and derived tensors that the patch keeps on a device that is not the CPU."""
+    """Return the number of bytes of graphs and derived tensors that the patch keeps on a GPU."""
     return _bytes("ONEHOP_DEVICE_CACHE_BYTES", device_memory_bytes(device) // 4)
 
 
 def keep_memory() -> bool:
-    """Return whether torch's large tensors take their memory from the pool while patched."""
+    """Return whether torch's large tensors take their memory from the pool under the patch."""
     return _flag("ONEHOP_KEEP_MEMORY", default=True)
 
 
@@ -92,7 +92,7 @@ def indexing() -> bool:
 
 
 def sampler() -> bool | None:
-    """Return whether patched loaders draw with onehop's sampler; None: where PyG has no pyg-lib."""
+    """Return whether patched loaders draw with onehop's sampler; None means if PyG has no pyg-lib."""
     if os.environ.get("ONEHOP_SAMPLER", "") == "":
         return None
     return _flag("ONEHOP_SAMPLER", default=True)
@@ -125,7 +125,7 @@ def without_thresholds() -> bool:
 
 
 def cache_dir() -> Path:
-    """The folder for generated graphs and tuning results; made when something is written."""
+    """Return the folder for generated graphs and tuning results; it is made when something is written."""
     chosen = os.environ.get("ONEHOP_CACHE_DIR")
     if chosen:
         return Path(chosen)
@@ -136,13 +136,13 @@ def cache_dir() -> Path:
 
 @functools.cache
 def physical_memory_bytes() -> int:
-    """Size of the machine's memory."""
+    """Return the size of the machine's memory."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 @functools.cache
 def device_memory_bytes(device: "torch.device") -> int:
-    """Size of a device's memory; of one that torch does not tell of, the machine's."""
+    """Return the size of a device's memory; the machine's memory if torch does not report it."""
     import torch
 
     if device.type != "cuda":

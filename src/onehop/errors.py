@@ -1,11 +1,11 @@
-"""onehop's exceptions. Every message names the argument, what was expected, what came, and what to do."""
+"""onehop's exceptions. Messages name the argument, what was expected, what was passed, and what to do."""
 
 import operator
 from collections.abc import Collection
 
 
 class OnehopError(Exception):
-    """The base of every error that onehop raises on purpose."""
+    """The base class of all errors that onehop raises on purpose."""
 
 
 class ArgumentError(OnehopError, ValueError):
@@ -33,7 +33,7 @@ class DatasetError(OnehopError, RuntimeError):
 
 
 class ExtensionError(OnehopError, ImportError):
-    """The compiled kernels cannot be loaded: they are missing, or of another processor or Python."""
+    """The compiled kernels cannot be loaded: they are missing, or for another processor or Python."""
 
 
 class StorageError(OnehopError, OSError):
@@ -48,10 +48,10 @@ class MachineMemoryError(OnehopError, MemoryError):
     """A plan needs more memory than a core of a simulated machine has.
 
     Attributes:
-        core: Number of the core that needs most.
-        memory: The memory, such as "MRAM".
-        need_bytes: Bytes that the plan needs there.
-        limit_bytes: Bytes available.
+        core: The number of the core that needs most memory.
+        memory: The name of the memory, such as "MRAM".
+        need_bytes: The bytes that the plan needs in this memory.
+        limit_bytes: The bytes available.
         plan: A plan that fits, or None if none was found.
     """
 
@@ -69,10 +69,10 @@ class MachineMemoryError(OnehopError, MemoryError):
 
 
 def integer(name: str, value: object, least: int | None = 0) -> int:
-    """An argument that is an integer: Python's, NumPy's or a tensor's, but no truth value.
+    """Return an integer argument as an int; integers of NumPy and tensors are accepted, booleans are not.
 
     Raises:
-        ArgumentError: It is another value, or below ``least``, unless that is None.
+        ArgumentError: ``value`` is not an integer, or below ``least`` (None: no bound).
     """
     is_truth = isinstance(value, bool) or "bool" in str(getattr(value, "dtype", ""))
     try:
@@ -86,10 +86,10 @@ def integer(name: str, value: object, least: int | None = 0) -> int:
 
 
 def check_choice(name: str, value: object, allowed: Collection[str]) -> None:
-    """Refuses what is not among the allowed names.
+    """Raise unless a value is one of the allowed names.
 
     Raises:
-        ArgumentError: It is not.
+        ArgumentError: The value is not allowed.
     """
     if value not in allowed:
         raise ArgumentError(f"{name}: expected one of {', '.join(allowed)}, got {value!r}.")

@@ -1,4 +1,4 @@
-"""Packages that extras of the installation bring, imported where they are used."""
+"""Imports of optional packages, which extras of the installation provide."""
 
 import contextlib
 from collections.abc import Iterator
@@ -8,11 +8,11 @@ from onehop.errors import ConfigurationError
 
 @contextlib.contextmanager
 def needed(asked: str, extra: str) -> Iterator[None]:
-    """Says what to install where an import inside the block finds no package.
+    """Turn a missing package inside the block into an error that names what to install.
 
     Args:
-        asked: What needs the package, as the user called it: the subject of the sentence.
-        extra: The extra of onehop that brings the package.
+        asked: The feature that needs the package, as the user named it; the subject of the message.
+        extra: The extra of onehop that provides the package.
 
     Raises:
         ConfigurationError: A package is missing.

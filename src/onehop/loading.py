@@ -1,8 +1,8 @@
-"""The ways by which a room reaches another one without importing it. Each of them is declared here.
+"""Declarations of all cases in which a module uses another one without importing it.
 
-A room imports only rooms below it, and two needs remain. A room may use something of a higher one. Or a room
-below is not imported before the program uses it, and others notice it from then on. In both cases the other
-room provides what it has at the end of its import, and the way keeps it.
+A layer imports only layers below it. Two cases remain: a module uses something of a higher layer; or a lower
+module is not imported before the program uses it, and others take it into account from then on. In both
+cases, the provider registers an object at the end of its import, and a :class:`Way` stores it.
 """
 
 import sys
@@ -11,12 +11,12 @@ from typing import Any
 
 
 class Way:
-    """A way from one room to others, which do not import it.
+    """An object that one module provides to modules that do not import it.
 
     Attributes:
-        provider: The module that provides something.
+        provider: The module that provides the object.
         users: The modules that use it.
-        provided: What the provider has provided; None before its import. The hot path reads this.
+        provided: The object; None before the provider is imported. The hot path reads this attribute.
     """
 
     __slots__ = ("_waiting", "provided", "provider", "users")
@@ -27,14 +27,14 @@ class Way:
         self._waiting: list[Callable[[], None]] = []
 
     def provide(self, value: Any) -> None:
-        """Keeps what the provider provides, and calls everybody who waits for it."""
+        """Store the provider's object, and run the calls that wait for it."""
         self.provided = value
         waiting, self._waiting = self._waiting, []
         for call in waiting:
             call()
 
     def when_provided(self, call: Callable[[], None]) -> None:
-        """Calls once: now if the provider has been imported, else as soon as it is."""
+        """Run a call once: now if the provider has been imported, else as soon as it is."""
         if self.provided is None:
             self._waiting.append(call)
         else:
@@ -42,7 +42,7 @@ class Way:
 
 
 PATCH = Way("onehop.integrations.patch", "onehop.integrations.pyg.loaders.neighbours")
-"""The function ``onehop.patch``, of a higher room: pickles for spawned processes contain it."""
+"""The function ``onehop.patch``, of a higher layer; pickles for spawned processes contain it."""
 
 DISTRIBUTED = Way(
     "onehop.distributed",
@@ -50,7 +50,7 @@ DISTRIBUTED = Way(
     "onehop.integrations.pyg.framework",
     "onehop.integrations.pyg.propagate",
 )
-"""The package ``onehop.distributed``. Programs that divide no graph do not import it."""
+"""The package ``onehop.distributed``; programs that do not divide graphs do not import it."""
 
 
 def imported(package: str) -> Any:

@@ -1,6 +1,6 @@
-"""The extension module, ready to use: torch loaded first, its OpenMP runtime bound, instruction set chosen.
+"""The extension module, loaded after torch, bound to torch's OpenMP runtime, with the instruction set chosen.
 
-Everything in onehop that needs native code takes it from here.
+All code in onehop that needs native functions imports them from here.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-# The command imports this before anything that an older torch may lack.
+# The command imports this module first, because an older torch may lack what others import.
 from onehop import config, thresholds, torch_release  # noqa: F401
 from onehop.errors import BackendError, ConfigurationError, ExtensionError
 
@@ -40,29 +40,29 @@ __all__ = [
 # Numbers of onehop::DType in csrc/include/onehop/kernels.hpp.
 DTYPE_CODES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 
-# Contains, or depends on, the OpenMP runtime that all our loops run on.
+# This library contains, or depends on, the OpenMP runtime that all our loops use.
 TORCH_CPU_LIBRARY = str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")
 
-# Not a string, which torch would read anew at every call.
+# A device object and not a string, which torch would parse in every call.
 CPU = torch.device("cpu")
 
 
 class WithoutMemoryError(BackendError):
-    """A tensor has entries and no memory: torch keeps some gradients that are all zeros so."""
+    """A tensor has entries but no memory, as some all-zero gradients of torch."""
 
 
 def threads() -> int:
-    """Number of threads of a kernel: torch's number."""
+    """Return the number of threads of a kernel, which is torch's number."""
     return torch.get_num_threads()
 
 
 def address(tensor: torch.Tensor) -> int:
-    """The address of a CPU tensor's first element, for native code.
+    """Return the address of a CPU tensor's first element, for native code.
 
     Raises:
-        BackendError: The tensor is on another device, where native code cannot read. On "meta" the address
+        BackendError: The tensor is on another device, which native code cannot read. On "meta" the address
             would be 0, which stands for an omitted operand.
-        WithoutMemoryError: The address would be 0 of a tensor on the CPU.
+        WithoutMemoryError: The tensor is on the CPU, but its address is 0.
     """
     if not tensor.is_cpu:
         raise BackendError(
@@ -82,43 +82,43 @@ def _of_no_entries(tensor: torch.Tensor) -> int:
 
 
 def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """An uninitialised CPU tensor, from the pool of kept memory when it is large.
+    """Return an uninitialised CPU tensor; a large one comes from the memory pool.
 
     Args:
-        shape: Extents, one or more.
+        shape: The sizes, one or more.
         dtype: One of the keys of :data:`DTYPE_CODES`.
 
     Raises:
-        MemoryError: The system has no memory of that size.
+        MemoryError: The system does not have enough memory.
     """
     if math.prod(shape) * dtype.itemsize < thresholds.now.pooled_bytes:
-        # Extents one by one, which torch takes a third sooner.
+        # The sizes are passed one by one, which is a third faster in torch.
         return torch.empty(*shape, dtype=dtype, device=CPU)
     return extension.pool_empty(shape, DTYPE_CODES[dtype])
 
 
 def let_go() -> None:
-    """Returns to the system what the pool and the C library keep of memory that was freed.
+    """Return freed memory that the pool and the C library keep to the system.
 
-    Between steps that each take as much memory as they may: what one has kept is of sizes that the next one
-    has no use for.
+    Use this between steps that each need as much memory as possible, because the next step may need blocks of
+    other sizes.
     """
     extension.pool_clear()
     extension.trim_memory()
 
 
 def one_thread() -> None:
-    """Lets the calling thread, and no other, run kernels and torch's loops without help from others.
+    """Let only the calling thread run kernels and torch's loops on a single thread.
 
-    For threads that work beside the program's own: the number of threads is each thread's own in OpenMP.
+    This is for background threads; in OpenMP, each thread has its own number of threads.
     """
-    torch.get_num_threads()  # torch sets it in each thread where it is first read
+    torch.get_num_threads()  # torch sets the number in each thread when it is first read
     ctypes.CDLL(TORCH_CPU_LIBRARY).omp_set_num_threads(1)
 
 
 @contextlib.contextmanager
 def torchs_kernels() -> Iterator[None]:
-    """Lets torch's operators run in torch's own kernels inside the block, in its thread, patched or not."""
+    """Lets this thread's torch operators use torch's own kernels inside the block, even under the patch."""
     before = extension.leave_to_torch(True)
     try:
         yield

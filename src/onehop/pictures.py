@@ -1,6 +1,6 @@
-"""The style of all pictures: one palette, titles and axes alike, and files of the kind that their names say.
+"""The common style of all pictures: palette, titles, axes, and file formats by file name.
 
-matplotlib is imported when a picture is drawn; the extra ``cli`` brings it.
+matplotlib is imported when a picture is drawn; the extra ``cli`` installs it.
 """
 
 import contextlib
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# M. Okabe, K. Ito, "Color Universal Design", 2008, which the colour-blind can tell apart; black is kept for
-# lines of reference and for spreads.
+# The colours are from M. Okabe, K. Ito, "Color Universal Design", 2008; colour-blind people can distinguish
+# them. Black is reserved for reference lines and spreads.
 BLUE, ORANGE, GREEN, RED, SKY, PINK, YELLOW, GREY = PALETTE = (
     "#0072B2",
     "#E69F00",
@@ -34,23 +34,23 @@ BLUE, ORANGE, GREEN, RED, SKY, PINK, YELLOW, GREY = PALETTE = (
 _KINDS = ("png", "pdf", "svg")
 _DPI = 150
 TITLE_SIZE, TEXT_SIZE, SMALL_SIZE = 10, 9, 8
-# What fits into an inch of a title.
+# Number of letters that fit into an inch of a title.
 _LETTERS_AN_INCH = 13
-# Share of a group's place that its bars take.
+# The share of a group's width that its bars take.
 _FILLED = 0.84
 
 
 def check(argument: str, path: str | os.PathLike[str]) -> None:
-    """Raises unless a picture can be written to a path: to be called before the work that it is to show.
+    """Raise unless a picture can be written to a path; call this before the work whose results it shows.
 
     Args:
-        argument: What the path was given for.
-        path: The path; folders that are missing will be made.
+        argument: The argument that the path comes from.
+        path: The path; missing folders will be created.
 
     Raises:
-        ArgumentError: The name ends in something else than .png, .pdf or .svg.
+        ArgumentError: The name does not end in .png, .pdf or .svg.
         ConfigurationError: matplotlib is not installed.
-        StorageError: The system would refuse.
+        StorageError: The file could not be written.
     """
     with extras.needed(argument, "cli"):
         importlib.import_module("matplotlib")
@@ -59,11 +59,11 @@ def check(argument: str, path: str | os.PathLike[str]) -> None:
 
 
 def figure(width: float, height: float) -> "Figure":
-    """An empty figure.
+    """Return an empty figure.
 
     Args:
-        width: In inches.
-        height: In inches.
+        width: The width in inches.
+        height: The height in inches.
 
     Raises:
         ConfigurationError: matplotlib is not installed.
@@ -75,12 +75,12 @@ def figure(width: float, height: float) -> "Figure":
 
 
 THEMES = {"light": "#24292f", "dark": "#e6edf3"}
-"""The colour of text and lines on pages of each theme."""
+"""The colour of text and lines for each theme of pages."""
 
 
 @contextlib.contextmanager
 def themed(theme: str) -> Iterator[None]:
-    """Lets pictures that are drawn and saved in the block fit pages of a theme; their ground is transparent.
+    """Lets pictures drawn and saved in the block fit pages of a theme; their background is transparent.
 
     Args:
         theme: A key of :data:`THEMES`.
@@ -88,18 +88,18 @@ def themed(theme: str) -> Iterator[None]:
     import matplotlib
 
     inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
-    # Without a salt, every run of the same code writes other names into an SVG file.
+    # Without a fixed salt, every run of the same code would write other ids to an SVG file.
     settings: Any = {"figure.facecolor": "none", "axes.facecolor": "none", "svg.hashsalt": "onehop"}
     with matplotlib.rc_context(settings | dict.fromkeys(inked, THEMES[theme])):
         yield
 
 
 def style(axes: "Axes", values: str = "y") -> None:
-    """Makes axes look as all others do.
+    """Apply the common style to axes.
 
     Args:
         axes: The axes.
-        values: Where values are read off, and lines help: "x", "y" or "both".
+        values: The axis that shows values and gets grid lines: "x", "y" or "both".
     """
     axes.grid(visible=True, axis=values, alpha=0.3)  # type: ignore[arg-type]
     axes.set_axisbelow(True)
@@ -111,16 +111,16 @@ def style(axes: "Axes", values: str = "y") -> None:
 
 
 def powers(axes: "Axes", values: Sequence[int]) -> None:
-    """Lets the horizontal axis be logarithmic, with these values written along it."""
+    """Make the horizontal axis logarithmic, with these values as tick labels."""
     axes.set_xscale("log", base=2)
     axes.set_xticks(values, [str(value) for value in values])
     axes.xaxis.set_minor_formatter("")
 
 
 def logarithmic(axes: "Axes") -> None:
-    """Lets the vertical axis be logarithmic, with 1, 2 and 5 of every decade written along it.
+    """Make the vertical axis logarithmic, with tick labels at 1, 2 and 5 of every decade.
 
-    One decade, or less, may be all there is.
+    This is useful even if the data span one decade or less.
     """
     from matplotlib.ticker import LogLocator
 
@@ -131,7 +131,7 @@ def logarithmic(axes: "Axes") -> None:
 
 
 def spread(axes: "Axes", places: Sequence[float], low: Sequence[float], high: Sequence[float]) -> None:
-    """Draws a line from the lower to the upper quartile over each bar."""
+    """Draw a line from the lower to the upper quartile over each bar."""
     axes.vlines(places, low, high, color="black", linewidth=1)
 
 
@@ -140,12 +140,12 @@ class Bars:
     """The bars of one colour: one in each group, from left to right.
 
     Attributes:
-        label: Entry of the legend.
-        colour: Their colour.
-        values: Heights; None means no bar.
-        low: Lower ends of the spreads; empty for none, and None where a bar has none.
-        high: Upper ends.
-        texts: Written above the bars; empty for none, and an empty text where a bar has none.
+        label: The entry in the legend.
+        colour: The colour of the bars.
+        values: The heights; None means no bar.
+        low: The lower ends of the spreads; empty without spreads, None for a bar without a spread.
+        high: The upper ends of the spreads.
+        texts: The texts above the bars; empty without texts, an empty string for a bar without a text.
     """
 
     label: str
@@ -163,14 +163,14 @@ def bars(
     size: float = SMALL_SIZE,
     rotation: float = 0,
 ) -> None:
-    """Draws bars side by side in groups, with spreads and texts; a group without bars keeps its place.
+    """Draw grouped bars with spreads and texts; a group without bars keeps its place.
 
     Args:
         axes: The axes.
-        groups: Labels of the groups, from left to right.
+        groups: The labels of the groups, from left to right.
         series: The bars, from left to right within a group.
-        size: Of the texts.
-        rotation: Of the texts, in degrees.
+        size: The font size of the texts.
+        rotation: The rotation of the texts, in degrees.
     """
     step = _FILLED / len(series)
     for number, each in enumerate(series):
@@ -198,7 +198,7 @@ def bars(
 def above(
     axes: "Axes", place: float, height: float, text: str, size: float = SMALL_SIZE, rotation: float = 0
 ) -> None:
-    """Writes a text above a bar."""
+    """Write a text above a bar."""
     axes.annotate(
         text,
         (place, height),
@@ -212,7 +212,7 @@ def above(
 
 
 def legend(figure: "Figure", axes: "Axes", columns: int = 4) -> None:
-    """Writes what colours mean below everything, where it hides nothing."""
+    """Draw the legend below the axes, where it hides nothing."""
     handles, labels = axes.get_legend_handles_labels()
     unique = dict(zip(labels, handles, strict=True))
     figure.legend(
@@ -226,16 +226,16 @@ def legend(figure: "Figure", axes: "Axes", columns: int = 4) -> None:
 
 
 def save(figure: "Figure", title: str, where: str, path: str | os.PathLike[str]) -> None:
-    """Writes a figure under its title, to a PNG, PDF or SVG file.
+    """Write a figure with its title to a PNG, PDF or SVG file.
 
     Args:
         figure: The figure.
-        title: Its title: what is shown, of which graph, at which width.
-        where: The machine.
-        path: The file; without an ending it is a PNG file.
+        title: The title: what is shown, for which graph and which width.
+        where: The name of the machine.
+        path: The file; without an extension it is a PNG file.
 
     Raises:
-        ArgumentError: The name ends in something else.
+        ArgumentError: The name has another extension.
         StorageError: The file cannot be written; an earlier one is left unchanged.
     """
     letters = int(figure.get_figwidth() * _LETTERS_AN_INCH)
@@ -249,7 +249,7 @@ def save(figure: "Figure", title: str, where: str, path: str | os.PathLike[str])
 
 
 def _kind(argument: str, path: str | os.PathLike[str]) -> str:
-    """The kind of file that a name ends in."""
+    """Return the file format of a name, by its extension."""
     kind = Path(path).suffix.lower().removeprefix(".") or _KINDS[0]
     if kind not in _KINDS:
         raise ArgumentError(

@@ -11,19 +11,19 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 @lru_cache
 def name() -> str:
-    """The processor's name, as the system reports it; else the architecture."""
+    """Return the processor's name as reported by the system; else the architecture."""
     return _described("model name") or platform.processor() or platform.machine()
 
 
 @lru_cache
 def features() -> str:
-    """The supported instructions, by the system's names; empty if it does not report them."""
+    """Return the supported instructions, by the system's names; empty if they are not reported."""
     return _described("flags") or _described("Features")
 
 
 @lru_cache
 def caches() -> dict[int, int]:
-    """Bytes of the data caches of the first core, by level; empty if not reported."""
+    """Return the bytes of the first core's data caches, by level; empty if they are not reported."""
     sizes = {}
     for folder in _CACHES.glob("index*"):
         if (folder / "type").read_text().strip() != "Instruction":
@@ -33,15 +33,16 @@ def caches() -> dict[int, int]:
 
 @lru_cache
 def last_level_cache_bytes() -> int:
-    """Size of the largest cache that the first core reads through; 0 if the system does not report it."""
+    """Return the size of the first core's largest cache; 0 if the system does not report it."""
     return max(caches().values(), default=0)
 
 
 def _described(field: str) -> str:
-    """The system's description of the first core; empty without one."""
+    """Return a field of the system's description of the first core; empty if it is missing."""
     if _DESCRIPTION.exists():
         with _DESCRIPTION.open() as lines:
-            # Line by line: the whole file takes milliseconds to produce on machines with many cores.
+            # The file is read line by line, because on machines with many cores the whole file takes
+            # milliseconds.
             for line in lines:
                 if line.startswith(field):
                     return line.split(":", 1)[1].strip()

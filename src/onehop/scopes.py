@@ -1,7 +1,7 @@
-"""Values that hold for the length of a block, which threads and generators may leave in any order.
+"""Values that are set for a block; threads and generators may leave blocks in any order.
 
-To save what was there and put it back is right only where the block that began last ends first. Here each
-block has an entry of its own, and leaving it removes that entry and no other.
+Saving the old value and restoring it is correct only if the last block ends first. Here each block has its
+own entry, and leaving the block removes only that entry.
 """
 
 import contextlib
@@ -17,8 +17,8 @@ class Entry(Generic[T]):
 
     Attributes:
         value: The value.
-        everywhere: Whether it holds in all threads.
-        live: Whether the block lasts.
+        everywhere: Whether it applies to all threads.
+        live: Whether the block has not ended.
     """
 
     __slots__ = ("everywhere", "live", "value")
@@ -31,12 +31,12 @@ class Scoped(Generic[T]):
     """A value that each block sets for its own thread or task, or for the whole process.
 
     Args:
-        name: For debuggers.
+        name: The name, for debuggers.
         otherwise: The value outside of all blocks.
 
     Attributes:
-        live: The entries of all threads. It is empty where no block lasts anywhere: code that is called often
-            asks for that first, and then for :meth:`get`.
+        live: The entries of all threads. It is empty if no block is active in any thread; frequently called
+            code tests this first, before :meth:`get`.
     """
 
     def __init__(self, name: str, otherwise: T) -> None:
@@ -47,7 +47,7 @@ class Scoped(Generic[T]):
     def get(self) -> T:
         """Return the value of the innermost block around the caller."""
         if self.live:
-            # A task begins with the entries of whatever started it, whose blocks may have ended since.
+            # A task begins with the entries of the code that started it, whose blocks may have ended since.
             for entry in reversed(self._here.get()):
                 if entry.live:
                     return entry.value
@@ -58,11 +58,11 @@ class Scoped(Generic[T]):
 
     @contextlib.contextmanager
     def set(self, value: T, everywhere: bool = False) -> Iterator[T]:
-        """Sets the value inside the block.
+        """Set the value inside the block.
 
         Args:
             value: The value.
-            everywhere: Whether threads see it too that set none of their own.
+            everywhere: Whether other threads without a value of their own also see it.
         """
         entry = Entry(value, everywhere)
         self._here.set((*self._around(), entry))

@@ -28,7 +28,7 @@ _ADVICE = {
 
 @contextlib.contextmanager
 def writing(argument: str, path: Path, size: int | None = None, after: str = "") -> Iterator[None]:
-    """Turns the system's errors of writing to a path into instructions.
+    """Turn the system's errors while writing to a path into instructions.
 
     Args:
         argument: The argument that the path comes from.
@@ -55,11 +55,11 @@ _KINDS = (("is_dir", "a folder"), ("is_fifo", "a pipe"), ("is_socket", "a socket
 
 
 def check_is_file(path: Path) -> None:
-    """Looks whether a path is that of a file, which can be read more than once.
+    """Raise unless a path is a regular file, which can be read more than once.
 
     Raises:
-        FileFormatError: It is something else.
-        FileNotFoundError: There is nothing.
+        FileFormatError: The path is not a regular file.
+        FileNotFoundError: The path does not exist.
     """
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file.")
@@ -71,21 +71,21 @@ def check_is_file(path: Path) -> None:
 
 
 def write_all(file: BinaryIO | FileIO, data: memoryview) -> None:
-    """Writes bytes to a file without a buffer, which may take some of them at a time."""
+    """Write all bytes to an unbuffered file, which may accept only some of them at a time."""
     view = data.cast("B") if data.nbytes else data
     while view.nbytes:
         view = view[file.write(view) :]
 
 
 def check(argument: str, path: str | os.PathLike[str]) -> None:
-    """Raises unless a file can be written, as far as that can be told before; missing folders will be made.
+    """Raise unless a file can probably be written; missing folders will be created later.
 
     Args:
         argument: The argument that the path comes from.
         path: The path.
 
     Raises:
-        StorageError: The system would refuse.
+        StorageError: The file could not be written.
     """
     goal = Path(path)
     with writing(argument, goal):
@@ -105,19 +105,19 @@ def _error(number: int) -> OSError:
 
 
 def write_text(argument: str, path: str | os.PathLike[str], text: str) -> None:
-    """Writes a text file atomically: on any error, an earlier file is left unchanged.
+    """Write a text file atomically: on any error, an earlier file is left unchanged.
 
     Missing folders are created. If the path is not a regular file (a terminal, a pipe, ``/dev/stdout``), it
     is written directly.
 
     Raises:
-        StorageError: The system refuses.
+        StorageError: The system reports an error.
     """
     write_whole(argument, path, lambda file: file.write(text.encode()))
 
 
 def write_whole(argument: str, path: str | os.PathLike[str], write: Callable[[BinaryIO], object]) -> None:
-    """Writes a file atomically, through a function that writes to the file object it is given."""
+    """Write a file atomically, by a function that writes to a file object."""
     goal = Path(path)
     with writing(argument, goal, after="an earlier file is untouched"):
         if goal.exists() and not goal.is_file():

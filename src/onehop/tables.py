@@ -1,4 +1,4 @@
-"""Tables: columns that choose and format the fields of rows, which are as JSON has them.
+"""Tables: columns that select and format fields of rows, which are JSON-like objects.
 
 A table prints on a terminal (through rich), as plain text, as Markdown and, in notebooks, as HTML.
 """
@@ -14,12 +14,13 @@ class Column:
     """A column of a table.
 
     Attributes:
-        title: Its heading, of one or several lines.
-        field: What it shows of a row: a key, an index, the name of an attribute, or a function of the row.
-        shown: The text of a value: a format such as ``"{:.2f} ms"``, or a function of the value.
-        absent: The text of None.
-        left: Whether cells are aligned to the left, as words are; numbers are aligned to the right.
-        wraps: Whether long cells are broken into lines on a narrow terminal. False: they are cut.
+        title: The heading, of one or several lines.
+        field: The field of a row that is shown: a key, an index, the name of an attribute, or a function of
+            the row.
+        shown: The format of a value, such as ``"{:.2f} ms"``, or a function of the value.
+        absent: The text for None.
+        left: Whether cells are aligned to the left, for words, instead of to the right, for numbers.
+        wraps: Whether long cells are wrapped on a narrow terminal; otherwise they are truncated.
         style: The style on a terminal, such as "bold", or a function of the row that returns one.
     """
 
@@ -46,13 +47,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under the headings of columns; without headings where no column has a title.
+    """A table of rows with headings; without headings if no column has a title.
 
     Attributes:
         columns: The columns, from left to right.
-        rows: The rows, each of which every column can read.
-        title: A line above it on a terminal; empty for none.
-        section: A value of a row; on a terminal a blank line separates rows where it changes. None: no lines.
+        rows: The rows; every column must be able to read every row.
+        title: A line above the table on a terminal; empty for none.
+        section: A function of a row; on a terminal, a blank line separates rows if its value changes. None
+            for no such lines.
     """
 
     columns: Sequence[Column]
@@ -85,7 +87,7 @@ class Table:
         return "\n".join("| " + " | ".join(row) + " |" for row in escaped)
 
     def _repr_html_(self) -> str:
-        """Return the table in HTML; cells are text, whatever they contain."""
+        """Return the table in HTML; the contents of cells are escaped."""
 
         def line(tag: str, cells: Sequence[str]) -> str:
             sides = ["left" if column.left else "right" for column in self.columns]
@@ -99,13 +101,13 @@ class Table:
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     def __rich__(self) -> Any:
-        """Return the table as rich prints it; cells are text, and brackets in them are no markup."""
+        """Return the table as a rich object; brackets in cells are not interpreted as markup."""
         from rich.box import Box
         from rich.table import Table as RichTable
         from rich.text import Text
 
-        # Above, headings, the line under them, between rows, rows, between sections, footer, below. Blank
-        # ones are not drawn. Dashes, because every terminal has them.
+        # The lines are: above, headings, the line under them, between rows, rows, between sections, footer,
+        # below. Blank lines are not drawn. Dashes are used, because every terminal has them.
         rule = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
         table = RichTable(
             title=Text(self.title, style="bold") if self.title else None,
@@ -137,14 +139,14 @@ class Table:
 
 
 def titled(titles: Sequence[str], left: int = 1) -> list[Column]:
-    """Return columns of rows that are sequences of values, by their order.
+    """Return columns for rows that are sequences of values, in order.
 
     Args:
-        titles: The heading of each.
-        left: Number of columns, the first ones, that hold words.
+        titles: The heading of each column.
+        left: The number of first columns that contain words.
     """
     return [Column(title, number, left=number < left) for number, title in enumerate(titles)]
 
 
-# Names and what is known of them, without headings.
+# Columns for pairs of a name and a text, without headings.
 PAIR = (Column("", 0, left=True, wraps=False), Column("", 1, left=True))

@@ -1,8 +1,8 @@
-"""Sizes above which an optimisation applies, all in one place, with a switch that applies it at every size.
+"""All size thresholds of optimisations, with a switch that removes them.
 
-Code that runs only above a size is easily missed by tests, whose graphs are small. With
-``ONEHOP_THRESHOLDS=none``, or inside :func:`lifted`, it always runs: tensors are cached at the first use,
-blocks have a few edges, every loop is shared among the threads.
+Tests have small graphs, so they easily miss code that runs only above a size. With
+``ONEHOP_THRESHOLDS=none``, or inside :func:`lifted`, such code always runs: tensors are cached at the first
+use, blocks have a few edges, and every loop is divided among the threads.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from onehop.scopes import Entry
 
 
 def _bound(ordinary: int, lifted: int = 0) -> Any:
-    """A threshold; ``lifted`` is its value with which everything runs at every size."""
+    """Return a field for a threshold; ``lifted`` is its value with which the code runs at every size."""
     return dataclasses.field(default=ordinary, metadata={"lifted": lifted})
 
 
@@ -29,84 +29,87 @@ class Thresholds:
 
     Attributes:
         meetings: Number of uses of constant features or weights before a derived tensor is cached.
-        kept_work: Edges times width from which on aggregates of constant features are cached; below, the sum
-            costs hardly more than the lookup.
-        ordered_edges: Edges from which on weights are cached in the graph's order; fewer stay in the nearest
-            caches.
-        pooled_bytes: Size from which on an output comes from the memory pool; below, torch's allocator
-            recycles as well as the pool would.
-        serial_work: Edges times width below which the default plan has one thread. A cautious choice: at five
-            times as many (10,556 edges, width 16) two threads took three quarters of the time of one.
-        wide_edges: Edges above which numbers of edges have 64 bits.
-        product_block_rows: Rows of a block, over which the gradient of a linear step may be summed. 1,024 to
-            4,096 take the same time, 128 half as long again.
-        product_work: Rows times columns of x times columns of the result from which on a product of a linear
-            step runs in the fastest library: about a millisecond of work, beside which the choice costs
-            nothing.
-        sparse_numbers: Entries of constant features from which on it is found out whether nearly all are 0;
-            below, the product costs hardly more.
-        awaited_numbers: Entries of features on a device from which on the order of a layer's linear step and
-            aggregation is chosen there. The host then waits to know whether what came first is finite, some
-            tens of microseconds, in which a GPU reads about as many entries: a mini-batch is not worth it.
-        few_edges: Edges below which no graph is made if the work is small too: making a graph and recognising
-            it takes longer. Such edges are read as a list where native code serves it, and by PyG's own code
-            elsewhere, where an edge of attention, a maximum or a minimum counts four times. Self loops and
-            norms of fewer edges, loops included, are made anew at every call. Fresh graphs of 60 edges ran
-            at 0.6 (SAGE) and 0.8 (GAT) of PyG's speed without this bound.
-        few_work: Edges times width below which that work is small, where PyG's own code runs.
-        listed_work: The same where a list of edges is served. Fresh edges of 2,000 to 4,000 and width 64 took
-            GCNConv, GATConv, GATv2Conv, GINConv and SAGEConv 1.1 to 1.7 times as long over a graph.
+        kept_work: Minimal edges times width for caching aggregates of constant features; below, the sum costs
+            hardly more than the lookup.
+        ordered_edges: Minimal edges for caching weights in the graph's order; fewer weights stay in the
+            fastest caches.
+        pooled_bytes: Minimal size of an output from the memory pool; below, torch's allocator reuses memory
+            equally well.
+        serial_work: Edges times width below which the default plan has one thread. The choice is cautious: at
+            five times this work (10,556 edges, width 16), two threads took three quarters of the time of one.
+        wide_edges: Edges above which edge numbers have 64 bits.
+        product_block_rows: Rows of a block when the gradient of a linear step is summed over blocks. 1,024 to
+            4,096 rows take the same time, 128 rows 1.5 times as long.
+        product_work: Minimal rows times columns of x times columns of the result for running a product of a
+            linear step in the fastest library. This is about a millisecond of work, so the cost of the choice
+            does not matter.
+        sparse_numbers: Minimal entries of constant features for testing whether nearly all are 0; below, the
+            product costs hardly more than the test.
+        awaited_numbers: Minimal entries of features on a GPU for choosing the order of a layer's linear step
+            and aggregation there. The host then waits some tens of microseconds to find out whether the first
+            result is finite; in this time, a GPU reads about this many entries. For a mini-batch, this is too
+            long.
+        few_edges: Edges below which no graph is made if the work is small too, because making and recognising
+            a graph takes longer. Native code reads such edges as a list if it can; otherwise PyG's own code
+            runs, where an edge of attention, a maximum or a minimum counts four times. Self loops and
+            normalisations of fewer edges, loops included, are computed again in every call. Without this
+            bound, new graphs of 60 edges ran at 0.6 (SAGE) and 0.8 (GAT) of PyG's speed.
+        few_work: Edges times width below which the work is small, if PyG's own code runs.
+        listed_work: Edges times width below which the work is small, if native code reads the list. With
+            2,000 to 4,000 new edges and width 64, GCNConv, GATConv, GATv2Conv, GINConv and SAGEConv took 1.1
+            to 1.7 times as long over a graph.
         cached_bytes: Bytes of edges times the widest operand below which PyG's own code runs instead of
-            blocks: its tensors fit in the cache too, and blocks run again in the backward pass. A SAGEConv
-            with a median, of 10,000 edges and width 32, forward and backward, took twice as long in blocks.
-            Also bytes below which attention may make a tensor of edges that is larger than the features
-            that it is made of.
-        compiled_edges: Edges from which on a message that can be compiled is; fewer run in blocks.
-        block_bytes: Bytes of the largest intermediate tensor of a message in a block. A handful of such
-            tensors is alive at once. Measured on 2 cores with 32 MiB of last-level cache, GINEConv and
+            blocks, because its tensors fit the cache too, and blocks run again in the backward pass. A
+            SAGEConv with a median, 10,000 edges and width 32, forward and backward, took twice as long in
+            blocks. It is also the size below which attention may make a tensor of edges that is larger than
+            the features from which it is made.
+        compiled_edges: Minimal edges for compiling a message; with fewer edges it runs in blocks.
+        block_bytes: Bytes of the largest intermediate tensor of a message in a block. A few such tensors
+            exist at once. Measured on 2 cores with 32 MiB of last-level cache, with GINEConv and
             ResGatedGraphConv of width 64, forward and backward: 4 MiB takes 4 to 20 % longer, 1 MiB 5 to 7 %,
-            512 KiB 15 to 35 %, in calls and in barriers between threads.
-        block_edges: Fewest edges of a block of several rows, however wide its messages.
-        edge_columns: Columns of edge features from which on attention's product with them is made by a
-            library, for all edges at once, and not in the kernel, which makes it in every sweep. With
-            GATv2Conv and TransformerConv of width 32 to 256, forward and backward, with 6,000 and 300,000
-            edges, the kernel takes 0.7 to 1.0 times as long with 4 columns, 1.0 to 1.8 with 16, where it
-            spares memory, 1.1 to 2.0 with 32, and 1.4 to 3.3 with 272. Compiled messages, which
-            multiply features of edges in tiles, take as long either way with 32 and 48 columns, and 1.5 times
-            as long in tiles with 128.
-        columns_of_a_head: Columns of a head below which weighted sums run as messages, column beside column,
-            and not head by head. With 20,000 nodes and 200,000 edges of 128 columns, forward and backward,
-            weights without gradients, messages take 48 ms and heads 538 with 1 column, 63 and 109 with 4, 47
-            and 44 with 8.
-        rows_a_node: Rows of HGTConv's relations that are made at once, for every node; more are made group by
-            group, and again in the backward pass. Of 5 relations, groups of one or two take 1.5 times as long
-            as all at once, for 0.8 of the memory.
-        degree_rows: Rows of one degree from which on they are multiplied by a matrix of their own, which is
-            as long in the making as about a hundred rows are multiplied by three.
-        direct_numbers: Entries from which on PyG's ``segment`` and ``softmax`` run as aggregations; an entry
-            of these counts eight times. Fewer are reduced before their rows are found.
-        index_entries: Entries of an index below which torch's own indexing runs, whatever else is there.
-        index_numbers: Numbers that torch's own indexing and PyG's ``scatter`` gather or scatter from which on
-            they run over the graph of the index: of sums. Of torch's others see what each costs
-            (csrc/bindings/torch_kernels.cpp); of PyG's means that are differentiated a quarter, of such
-            extrema a twelfth. With an index that is new in each call, sums of 1.3 million ran at 0.8 of
-            torch's speed and of 3.2 million at 1.5; PyG's extrema with their gradients of 128,000 at 1.1, of
-            256,000 at 1.5.
-        index_columns: Numbers of a row, times threads, from which on torch's sums by an index run over its
-            graph; of its means and extrema, and of a subscript, a quarter. torch adds single numbers in one
-            thread, 8 million in 10 milliseconds, which over a graph take 25, and 75 where it is new.
-        sorted_edges: Edges from which on PyG's functions of edges run as ours. Fewer are sorted by comparison
-            in torch, in which equal edges change their order; from 32,768 on torch sorts by radix, and they
-            keep it, as here.
-        sorted_numbers: Integers from which on torch's ``unique``, ``isin`` and stable ``sort`` run as ours.
-        tuned_work: Edges times width from which on a graph is tuned under ``patch(tune="auto")``; below,
-            calls are so short that no plan saves any time.
-        dropout_elements: Elements from which on dropout draws torch's numbers itself; below, reading and
-            writing the generator's state takes longer than torch's draw.
-        dropout_recorded_elements: The same where a backward pass is recorded, which in Python takes 50
-            microseconds more than torch's own.
-        dropout_share: Elements of each thread from which on the stream of random numbers is divided among
-            threads: a thread's way to its share of it takes as long as drawing half a million numbers.
+            512 KiB 15 to 35 %, because of calls and of barriers between threads.
+        block_edges: Minimal edges of a block of several rows, even if messages are wide.
+        edge_columns: Minimal columns of edge features for computing attention's product with them by a
+            library, for all edges at once, instead of in the kernel in every sweep. With GATv2Conv and
+            TransformerConv of width 32 to 256, forward and backward, with 6,000 and 300,000 edges, the kernel
+            takes 0.7 to 1.0 times as long with 4 columns, 1.0 to 1.8 times with 16 (but it saves memory), 1.1
+            to 2.0 times with 32, and 1.4 to 3.3 times with 272. Compiled messages multiply edge features in
+            tiles; they take equally long either way with 32 and 48 columns, and 1.5 times as long in tiles
+            with 128.
+        columns_of_a_head: Columns of a head below which weighted sums run as compiled messages, instead of
+            head by head. With 20,000 nodes and 200,000 edges of 128 columns, forward and backward, weights
+            without gradients, messages and heads take 48 and 538 ms with 1 column, 63 and 109 ms with 4, and
+            47 and 44 ms with 8.
+        rows_a_node: Rows of HGTConv's relations, per node, that are made at once; more rows are made group by
+            group, and again in the backward pass. With 5 relations, groups of one or two relations take 1.5
+            times as long as all at once, with 0.8 times the memory.
+        degree_rows: Minimal rows of one degree for multiplying them by a separate matrix; making the matrix
+            takes as long as multiplying about a hundred rows by three matrices.
+        direct_numbers: Minimal entries for running PyG's ``segment`` and ``softmax`` as aggregations; each
+            entry counts eight times. For a softmax of fewer entries, no graph is made.
+        index_entries: Entries of an index below which torch's own indexing always runs.
+        index_numbers: Minimal numbers that torch's indexing or PyG's ``scatter`` gathers or scatters for
+            running over the graph of the index. This is the bound for sums. For torch's other operations it
+            depends on their cost (csrc/bindings/torch_kernels.cpp); for PyG's differentiated means it is a
+            quarter, for differentiated extrema a twelfth. With a new index in each call, sums of 1.3 million
+            numbers ran at 0.8 times torch's speed, and sums of 3.2 million at 1.5 times; PyG's extrema with
+            gradients ran at 1.1 times with 128,000 numbers, and at 1.5 times with 256,000.
+        index_columns: Minimal numbers of a row, times threads, for running torch's sums by an index over its
+            graph; for means, extrema and subscripts it is a quarter. torch adds single numbers in one thread:
+            8 million numbers take 10 milliseconds, and over a graph 25, or 75 if the graph is new.
+        sorted_edges: Minimal edges for running PyG's functions of edges in onehop. torch sorts fewer edges by
+            comparison, which changes the order of equal edges; from 32,768 edges on, torch sorts by radix,
+            which keeps their order, as onehop does.
+        sorted_numbers: Minimal integers for running torch's ``unique``, ``isin`` and stable ``sort`` in
+            onehop.
+        tuned_work: Minimal edges times width for tuning a graph under ``patch(tune="auto")``; below, calls
+            are so short that no plan saves time.
+        dropout_elements: Minimal elements for drawing dropout's numbers in onehop; below, reading and writing
+            the generator's state takes longer than torch's drawing.
+        dropout_recorded_elements: Minimal elements if a backward pass is recorded; recording in Python takes
+            50 microseconds more than in torch.
+        dropout_share: Minimal elements per thread for dividing the stream of random numbers among threads;
+            advancing to its share takes a thread as long as drawing half a million numbers.
     """
 
     meetings: int = _bound(2, lifted=1)
@@ -144,7 +147,7 @@ class Thresholds:
 
 ORDINARY = Thresholds()
 NONE = Thresholds(**{each.name: each.metadata["lifted"] for each in dataclasses.fields(Thresholds)})
-"""Values with which everything runs at every size: small inputs make several blocks."""
+"""The values with which all code runs at every size; small inputs give several blocks."""
 
 now = NONE if config.without_thresholds() else ORDINARY
 """The thresholds in force; process-wide."""
@@ -152,10 +155,10 @@ now = NONE if config.without_thresholds() else ORDINARY
 
 @contextlib.contextmanager
 def changed(**bounds: int) -> Iterator[None]:
-    """Sets some thresholds, by name, inside the block; for tests.
+    """Set some thresholds, by name, inside the block; for tests.
 
     Raises:
-        TypeError: There is no threshold of that name.
+        TypeError: There is no threshold with this name.
     """
     with _in_force(dataclasses.replace(now, **bounds)):
         yield
@@ -163,16 +166,17 @@ def changed(**bounds: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lifted() -> Iterator[None]:
-    """Makes every optimisation apply at every size inside the block, as ``ONEHOP_THRESHOLDS=none`` does."""
+    """Apply every optimisation at every size inside the block, as with ``ONEHOP_THRESHOLDS=none``."""
     with _in_force(NONE):
         yield
 
 
 @contextlib.contextmanager
 def _in_force(bounds: Thresholds) -> Iterator[None]:
-    """Sets the thresholds inside the block, of all threads, which run backward passes and loaders for it.
+    """Sets the thresholds of all threads inside the block; others run backward passes and loaders for it.
 
-    Not a :class:`.Scoped`: small calls of torch read ``now``, and an attribute is read without a call.
+    This is not a :class:`.Scoped`, because small torch calls read ``now``, and reading an attribute needs no
+    call.
     """
     with _lock:
         if len(_blocks) == 1:
@@ -189,14 +193,14 @@ def _in_force(bounds: Thresholds) -> Iterator[None]:
 
 
 def follow(follower: Callable[[Thresholds], None]) -> None:
-    """Calls a function with the thresholds in force, now and whenever they change."""
+    """Call a function with the thresholds in force, now and whenever they change."""
     with _lock:
         _followers.append(follower)
         follower(now)
 
 
 class _Followed(types.ModuleType):
-    """This module, which tells its followers of the thresholds that anybody puts in force."""
+    """The type of this module; it calls the followers when ``now`` is set."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
@@ -210,5 +214,5 @@ _module.__class__ = _Followed
 _followers: list[Callable[[Thresholds], None]] = []
 
 _lock = threading.Lock()
-# The last is in force; the first is what was in force before.
+# The last entry is in force; the first has the thresholds from before all blocks.
 _blocks = [Entry(now)]

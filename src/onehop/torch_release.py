@@ -1,4 +1,4 @@
-"""Refuses releases of torch that onehop does not work with, before anything else is imported."""
+"""A check for releases of torch that are too old for onehop; it runs before other imports."""
 
 import torch
 
@@ -8,13 +8,13 @@ OLDEST = (2, 6)
 
 
 def check(version: str) -> None:
-    """Raises for a release that is too old.
+    """Raise if a release is too old.
 
     Args:
-        version: Such as "2.13.0+cpu".
+        version: The release, such as "2.13.0+cpu".
 
     Raises:
-        ExtensionError: It is too old.
+        ExtensionError: The release is too old.
     """
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST:
         raise ExtensionError(

@@ -1,1 +1,1 @@
-"""Messages as functions of torch: watched on a few edges, and compiled to programs or run in blocks."""
+"""Messages as torch functions: traced on a few edges, then compiled to programs or run in blocks."""

@@ -9,36 +9,36 @@ from torch import Tensor
 from onehop.messages import End
 
 EDGE_NUMBERS = ("index", "edge_index_i", "edge_index_j")
-"""Names of arguments that are numbers of nodes, as PyG calls them."""
+"""PyG's names of the arguments that are node numbers."""
 
 BOTH_NUMBERS = "edge_index"
-"""The name of the argument that has the numbers of both ends, as PyG calls it."""
+"""PyG's name of the argument with the node numbers of both ends."""
 
 SIZES = ("size_i", "size_j", "dim_size")
-"""Names of arguments that are counts of nodes, as PyG calls them."""
+"""PyG's names of the arguments that are counts of nodes."""
 
 
 class Kind(enum.Enum):
-    """The origin of an edge's row of an argument."""
+    """The origin of the row that an argument has for an edge."""
 
     SOURCE = enum.auto()
-    """From the node that sends."""
+    """The row comes from the sending node."""
     TARGET = enum.auto()
-    """From the node that receives."""
+    """The row comes from the receiving node."""
     EDGE = enum.auto()
-    """From the edge, by its number."""
+    """The row comes from the edge."""
     WHOLE = enum.auto()
-    """A tensor that is the same for all edges."""
+    """The argument is a tensor that is the same for all edges."""
     SOURCE_NUMBER = enum.auto()
-    """The number of the node that sends."""
+    """The row is the number of the sending node."""
     TARGET_NUMBER = enum.auto()
-    """The number of the node that receives."""
+    """The row is the number of the receiving node."""
     SOURCE_ABOVE_TARGET = enum.auto()
-    """Both numbers, [2, edges]: the sender's first."""
+    """The argument is [2, edges]: the senders' numbers, then the receivers' numbers."""
     TARGET_ABOVE_SOURCE = enum.auto()
-    """Both numbers, [2, edges]: the receiver's first."""
+    """The argument is [2, edges]: the receivers' numbers, then the senders' numbers."""
     VALUE = enum.auto()
-    """No tensor."""
+    """The argument is not a tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,11 @@ class Argument:
     """One argument of a message.
 
     Attributes:
-        name: Its name.
-        kind: Where its rows come from.
-        at: Which of the operands it is taken from; None where it is from none.
-        value: What it is, if it is no tensor.
-        leading: How many dimensions the operand had in front of these rows, which are part of the rows now.
+        name: The argument's name.
+        kind: The origin of its rows.
+        at: The number of the operand that it is taken from; None if it is not taken from an operand.
+        value: Its value if it is not a tensor.
+        leading: How many leading dimensions the operand had before the rows; they are now part of the rows.
     """
 
     name: str
@@ -61,25 +61,25 @@ class Argument:
 
 
 PAIRS = {Kind.SOURCE_ABOVE_TARGET: 1, Kind.TARGET_ABOVE_SOURCE: 0}
-"""Arguments with the numbers of both ends: which row is the receiver's."""
+"""For arguments with the numbers of both ends: the row of the receivers' numbers."""
 
 ENDS = {Kind.SOURCE: End.SOURCE, Kind.TARGET: End.TARGET, Kind.EDGE: End.EDGE}
-"""Origins of rows, as programs call them."""
+"""The end, in the terms of programs, for each origin of rows."""
 
 
 def numbered(name: str) -> Argument:
-    """The argument of one of :data:`EDGE_NUMBERS`."""
+    """Return the argument for one of the names in :data:`EDGE_NUMBERS`."""
     return Argument(name, Kind.SOURCE_NUMBER if name == "edge_index_j" else Kind.TARGET_NUMBER)
 
 
 def with_sizes(arguments: list[Argument], num_src: int, num_dst: int) -> list[Argument]:
-    """The arguments, with the numbers of nodes filled in."""
+    """Return the arguments, with the counts of nodes filled in."""
     sizes = {"size_i": num_dst, "dim_size": num_dst, "size_j": num_src}
     return [Argument(a.name, a.kind, None, sizes[a.name]) if a.name in sizes else a for a in arguments]
 
 
 def position(tensor: Tensor, operands: list[Tensor]) -> int:
-    """The place of a tensor among the operands, each of which is there once."""
+    """Return the place of a tensor among the operands; append it if it is not there."""
     for at, operand in enumerate(operands):
         if operand is tensor:
             return at

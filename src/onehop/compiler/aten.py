@@ -1,7 +1,7 @@
-"""The registry of torch's operations: how each carries edges, and what it means in a program.
+"""The registry of torch's operations: their rules for the edges' dimension, and meanings in programs.
 
-A decorator makes an entry where its function is: the rules of edges are in :mod:`edge_dims`, the meanings in
-:mod:`operations`.
+Decorators register the functions: :mod:`edge_dims` defines the rules for the edges' dimension,
+:mod:`operations` the meanings.
 """
 
 from collections import defaultdict
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 class Mixes(Exception):
-    """An operation mixes edges. Its text is the reason, or empty where there is no more to say."""
+    """An operation mixes edges. The text is the reason; it is empty if there is no further detail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class Place:
 
     Attributes:
         dim: The dimension, counted from the front.
-        inner: How many consecutive entries of that dimension belong to one edge: more than 1 after a view
-            has merged the dimension with the ones behind it.
+        inner: How many consecutive entries of the dimension belong to one edge: more than 1 after a view has
+            merged the dimension with later ones.
     """
 
     dim: int
@@ -33,11 +33,14 @@ class Place:
 Places = Callable[[Tensor], Place | None]
 
 Rule = Callable[[Any, dict[str, Any], Places, int], Place | None]
-"""Takes an operation's arguments in order and by name, where the edges are in its operands, and their number.
-Returns where they are in its result, or raises :class:`Mixes`."""
+"""A rule for the edges' dimension, which returns its place in the operation's result.
+
+It takes the operation's positional arguments, its keyword arguments, a function that returns the places of
+the edges in operands, and the number of edges. It raises :class:`Mixes` if the operation mixes edges.
+"""
 
 Reading = Callable[[Any, dict[str, Any], Any], Any]
-"""Takes the reader, the arguments of an operation by name and torch's own result; returns what that is."""
+"""The meaning of an operation: takes the reader, the arguments by name and torch's result; returns rows."""
 
 
 @dataclass(slots=True)
@@ -45,10 +48,10 @@ class Operation:
     """An operation of ATen, with all its overloads.
 
     Attributes:
-        rule: How it carries edges; None if it is not known to keep them apart.
+        rule: How the operation handles the edges' dimension; None if it is not known to keep edges separate.
         sized: Whether the number of edges may be among its arguments.
         makes: Whether it makes a tensor of a given size.
-        readings: What it means in a program, by overload; ``"*"`` for all others.
+        readings: The meaning in a program, by overload; ``"*"`` for all other overloads.
     """
 
     rule: Rule | None = None
@@ -57,7 +60,7 @@ class Operation:
     readings: dict[str, Reading] = field(default_factory=dict)
 
     def reading(self, overload: str) -> Reading | None:
-        """Return the meaning of an overload; None if programs have none."""
+        """Return the meaning of an overload; None if programs do not support it."""
         return self.readings.get(overload) or self.readings.get("*")
 
 
@@ -78,7 +81,7 @@ def name_of(overload: Any) -> str:
 
 
 def carries(*names: str, sized: bool = False, makes: bool = False) -> Callable[[_R], _R]:
-    """Decorate the rule of edges of some operations, whose entries have these attributes."""
+    """Return a decorator that registers a rule for the edges' dimension for some operations."""
 
     def note(rule: _R) -> _R:
         for name in names:
@@ -90,7 +93,7 @@ def carries(*names: str, sized: bool = False, makes: bool = False) -> Callable[[
 
 
 def means(*names: str) -> Callable[[_M], _M]:
-    """Decorate the meaning of some operations, each ``"name"`` or ``"name.overload"``."""
+    """Return a decorator that registers the meaning of operations, each ``"name"`` or ``"name.overload"``."""
 
     def note(reading: _M) -> _M:
         for name in names:

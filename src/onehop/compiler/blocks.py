@@ -1,4 +1,4 @@
-"""A graph in blocks: consecutive destination rows with a bounded number of edges, each a small graph."""
+"""Division of a graph into blocks: consecutive destination rows with a bounded number of edges."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from onehop.graph import Graph
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Some rows, or a part of the edges of one row.
+    """Some rows of a graph, or a part of the edges of one row.
 
     Attributes:
-        rows: First row, and the one after the last.
-        edges: First edge in the graph's order, and the one after the last.
-        graph: From the block's edges to its rows.
-        share: Of its rows' edges, which the block has: 1 but for a part of a row.
+        rows: The first row, and the row after the last.
+        edges: The first edge in the graph's order, and the edge after the last.
+        graph: The block's graph, from its edges to its rows.
+        share: The share of its rows' edges that the block has: 1, except for a part of a row.
     """
 
     rows: tuple[int, int]
@@ -29,7 +29,7 @@ class Block:
 
     @property
     def whole(self) -> bool:
-        """Return whether it has all edges of its rows."""
+        """Return whether the block has all edges of its rows."""
         return self.share == 1.0
 
 
@@ -39,24 +39,24 @@ class EdgeBlocks:
 
     Attributes:
         each: The blocks.
-        block_edges: How many edges a block of several rows may have.
+        block_edges: The maximal number of edges of a block with several rows.
     """
 
     each: tuple[Block, ...]
     block_edges: int
 
     def __iter__(self) -> Iterator[Block]:
-        """The blocks."""
+        """Return an iterator over the blocks."""
         return iter(self.each)
 
 
 def blocks_of(graph: Graph, block_edges: int, cut: bool) -> EdgeBlocks:
-    """The blocks of a graph with edges, made once and kept with the graph.
+    """Return the blocks of a graph with edges; they are made once and cached with the graph.
 
     Args:
         graph: The graph.
-        block_edges: How many edges a block of several rows may have.
-        cut: Whether a row with more edges is cut into parts; it is a block of its own otherwise.
+        block_edges: The maximal number of edges of a block with several rows.
+        cut: Whether a row with more edges is divided into parts; otherwise it is one block.
     """
     key = ("message blocks", block_edges, cut)
     with graph.lock:
@@ -67,13 +67,13 @@ def blocks_of(graph: Graph, block_edges: int, cut: bool) -> EdgeBlocks:
 
 
 def edges_of_a_block(row_bytes: int) -> int:
-    """Number of edges of a block whose edges have at most ``row_bytes`` bytes in one tensor."""
+    """Return the number of edges of a block if an edge has at most ``row_bytes`` bytes in one tensor."""
     bounds = thresholds.now
     return max(bounds.block_bytes // max(row_bytes, 1), bounds.block_edges)
 
 
 def whole_block(graph: Graph) -> Block:
-    """The graph as one block."""
+    """Return the whole graph as one block."""
     return _block(graph, (0, graph.num_dst), (0, graph.num_edges))
 
 
@@ -84,10 +84,10 @@ def _blocks(graph: Graph, block_edges: int, cut: bool) -> Iterator[Block]:
         begin = int(starts[first])
         after = max(_last(starts, begin + block_edges), first + 1)
         if starts[after] == begin:
-            # The first rows have no edges: they go with the long row behind them.
+            # The first rows have no edges: they join the long row after them.
             after += 1
         end = int(starts[after])
-        # The block includes the rows without edges behind them.
+        # The block includes the following rows without edges.
         after = _last(starts, end)
         if cut and end - begin > block_edges:
             yield from _parts(_last(starts, begin), begin, end, block_edges)
@@ -97,7 +97,7 @@ def _blocks(graph: Graph, block_edges: int, cut: bool) -> Iterator[Block]:
 
 
 def _last(starts: np.ndarray, edge: int) -> int:
-    """The last row that begins no later than at ``edge``."""
+    """Return the last row that begins at or before ``edge``."""
     return int(np.searchsorted(starts, edge, side="right")) - 1
 
 

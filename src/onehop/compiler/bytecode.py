@@ -1,6 +1,7 @@
-"""Code of functions, read instruction by instruction: names that it takes from outside, and effects.
+"""A reader of functions' bytecode: the names that a function reads from outside, and its side effects.
 
-Nothing here runs or resolves anything: :mod:`onehop.compiler.functions` does, with the names found here.
+This module neither runs code nor resolves names; :mod:`onehop.compiler.functions` resolves the names found
+here.
 """
 
 import dis
@@ -13,9 +14,9 @@ from dataclasses import dataclass, field
 from onehop.compiler.lines import Line
 
 Names = tuple[str, ...]
-"""A name, and the names of attributes behind it."""
+"""A name, and the names of attributes read from it, one after another."""
 
-# How the names of instructions begin that reach nothing outside, and of those among these that do.
+# Prefixes of instructions that only compute, and of exceptions among them that reach outside.
 _COMPUTING = (
     "BINARY_", "BUILD_", "CALL", "COMPARE_OP", "CONTAINS_OP", "CONVERT_VALUE", "COPY", "DELETE_FAST", "DICT_",
     "END_FOR", "EXTENDED_ARG", "FOR_ITER", "FORMAT_", "GET_ITER", "GET_LEN", "IS_OP", "JUMP_", "KW_NAMES",
@@ -26,7 +27,8 @@ _COMPUTING = (
 _REACHING = (
     "LOAD_BUILD_CLASS", "LOAD_CLASSDEREF", "LOAD_FROM_DICT", "LOAD_LOCALS", "LOAD_NAME", "LOAD_SPECIAL",
 )  # fmt: skip
-# What a generator inside a function does besides: the function itself uses it up, or returns no tensor.
+# Further instructions of generators inside a function; the function itself consumes a generator, or returns
+# no tensor.
 _GENERATING = ("RETURN_GENERATOR", "YIELD_VALUE", "CALL_INTRINSIC", "STOPITERATION_ERROR")
 _LOCAL = ("LOAD_FAST", "LOAD_DEREF")
 _ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR")
@@ -36,30 +38,32 @@ _CONSTANTS = ("LOAD_CONST", "LOAD_SMALL_INT", "UNARY_NEGATIVE", "BUILD_SLICE", "
 CHANGING = frozenset({
     "append", "clear", "extend", "insert", "pop", "popitem", "remove", "reverse", "setdefault", "update",
 })  # fmt: skip
-"""Methods that change a list or a dictionary, and no tensor."""
+"""Methods that change a list or a dictionary, but not a tensor."""
 
-# What is called for the result of an operator: a tensor, or a list of its own.
+# The name noted for the result of an operator, which is a tensor or a new list.
 _ARITHMETIC = ("", "")
 MAKING = frozenset({
     "add", "clone", "new_empty", "new_full", "new_ones", "new_tensor", "new_zeros", "repeat", "reshape",
     "view",
 })  # fmt: skip
-"""Methods of tensors whose result may be written to: what is written to it is watched."""
+"""Methods of tensors whose result may be written to; a trial watches such writes."""
 
 
 @dataclass(slots=True)
 class Scan:
-    """The names and effects in the code of a function, each with the first line that has it.
+    """The names and effects in the code of a function, each with the first line where it occurs.
 
     Attributes:
-        paths: Names from outside, each with the names of attributes that are taken from it one after another.
-        attributes: Names of attributes of everything else.
-        texts: Its texts that could be names.
-        writes: Names from outside of functions to whose results it writes elements.
-        results: Names of attributes of everything else to whose results, when called, it writes elements.
-        effect: What it does that is more than to compute; None if it only computes.
-        in_place: The first line with an operator such as ``+=``, which changes a list; None without.
-        counts_in_c: Whether it may pass a number on so that the number's class does not notice it.
+        paths: Names from outside, each with the names of attributes that are read from it one after another.
+        attributes: Names of attributes of all other values.
+        texts: The function's strings that could be names.
+        writes: Names of outside functions to whose results the function writes elements.
+        results: Names of attributes of other values; the function calls them and writes elements to the
+            results.
+        effect: A side effect, with its line; None if the function only computes.
+        in_place: The first line with an operator such as ``+=``, which changes a list; None without one.
+        counts_in_c: Whether the function may use a number so that the number's Python class does not notice
+            it.
     """
 
     paths: dict[Names, Line] = field(default_factory=dict)
@@ -72,25 +76,25 @@ class Scan:
     counts_in_c: bool = False
 
     def note(self, effect: str, line: Line) -> None:
-        """Notes an effect; the first one counts."""
+        """Notes an effect; only the first one is kept."""
         self.effect = self.effect or (effect, line)
 
 
 @dataclass(frozen=True, slots=True)
 class _Instruction:
-    """An instruction of Python, or half of one that does two things."""
+    """A bytecode instruction, or half of an instruction that does two things."""
 
     name: str
     argument: object
     line: Line
-    effect: int  # on the size of the stack; of both halves, for the first
+    effect: int  # change of the stack size; the first half has the change of both halves
     text: str = ""
-    is_target: bool = False  # whether something jumps to it, so that what is before it may not have run
+    is_target: bool = False  # whether it is a jump target, so that the instruction before it may not have run
 
 
 @functools.lru_cache(maxsize=512)
 def scan_of(code: types.CodeType) -> Scan:
-    """Reads the code of a function, and of those inside it."""
+    """Reads the code of a function and of its inner functions."""
     scan, outer = Scan(), code.co_freevars
     for part in _parts(code):
         for constant in part.co_consts:
@@ -103,7 +107,7 @@ def scan_of(code: types.CodeType) -> Scan:
 
 
 def _parts(code: types.CodeType) -> Iterator[types.CodeType]:
-    """The code of a function, and of those inside it."""
+    """Yields the code of a function and of its inner functions."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
@@ -111,7 +115,7 @@ def _parts(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _instructions(code: types.CodeType) -> Iterator[_Instruction]:
-    """The instructions of a function, those that do two things as two."""
+    """Yields the instructions of a function; an instruction that does two things is yielded as two."""
     number = code.co_firstlineno
     for op in dis.get_instructions(code):
         if op.positions is not None and op.positions.lineno is not None:
@@ -129,7 +133,7 @@ def _instructions(code: types.CodeType) -> Iterator[_Instruction]:
 
 
 class _Part:
-    """The code of one function, which is read into a scan."""
+    """Reads the code of one function into a scan."""
 
     def __init__(
         self,
@@ -144,13 +148,13 @@ class _Part:
         parameters = code.co_argcount + code.co_kwonlyargcount
         self._parameters, variables = code.co_varnames[:parameters], set(code.co_varnames[parameters:])
         stores = [(each, at) for at, each in enumerate(instructions) if each.name == "STORE_FAST"]
-        # Local variables that hold nothing but lists and dictionaries that are made there.
+        # Local variables that hold only lists and dictionaries made in this function.
         self._lists = variables - {
             each.argument
             for each, at in stores
             if each.is_target or not self._all[at - 1].name.startswith(_CONTAINERS)
         }
-        # Local variables that hold nothing but results of calls, each with what is called.
+        # Local variables that hold only results of calls, each with the names of what was called.
         self._results: dict[object, list[Names]] = {}
         for each, at in stores:
             self._results.setdefault(each.argument, []).append(self._called(at))
@@ -176,7 +180,7 @@ class _Part:
             elif name in _ELEMENTS:
                 self._write(at, _ELEMENTS[name])
             elif name == "STORE_DEREF" and argument in self._code.co_cellvars:
-                pass  # a variable of its own, for a function inside it
+                pass  # a local variable that an inner function shares
             elif not name.startswith(self._computing) or name.startswith(_REACHING):
                 scan.note(_effect_reason(name), op.line)
             elif name == "IS_OP" and (op.is_target or self._all[at - 1].name not in _CONSTANTS):
@@ -194,7 +198,7 @@ class _Part:
         return each.name == "LOAD_DEREF" and each.argument in self._outer
 
     def _is_of_super(self, at: int) -> bool:
-        """Return whether an instruction loads the class that ``super`` gets, and nothing else does."""
+        """Return whether an instruction loads the class that only ``super`` gets."""
         around = self._all[at - 1 : at + 3]
         if len(around) < 4:
             return False
@@ -204,7 +208,7 @@ class _Part:
         return call.name == "LOAD_SUPER_ATTR" or (call.name in ("PRECALL", "CALL") and call.argument == 2)
 
     def _write(self, at: int, keys: int) -> None:
-        """Reads a write to elements of an object, which is below ``keys`` keys on the stack."""
+        """Reads a write to elements of an object that is ``keys`` keys below the top of the stack."""
         line, key = self._all[at].line, self._start(at, keys)
         owner = self._all[key - 1] if key > 0 and not self._all[key].is_target else None
         if owner is not None and owner.name.startswith("LOAD_FAST"):
@@ -221,7 +225,7 @@ class _Part:
         self._scan.note(_effect_reason("STORE_"), line)
 
     def _start(self, end: int, values: int) -> int:
-        """The first instruction of those that leave ``values`` values on the stack at ``end``; or -1."""
+        """Return the first instruction of those that compute ``values`` values for ``end``; -1 if unknown."""
         left = 0
         for at in range(end - 1, -1, -1):
             if self._all[at + 1].is_target:
@@ -232,9 +236,9 @@ class _Part:
         return -1
 
     def _called(self, at: int) -> Names:
-        """The name of what was called for the result that is on the stack at ``at``; empty: unknown.
+        """Return the name of the function whose result is on the stack at ``at``; empty if it is unknown.
 
-        It begins with "" if it is an attribute of a local variable.
+        The name begins with "" if the function is an attribute of a local variable.
         """
         before = self._all[at - 1]
         if self._all[at].is_target:
@@ -254,7 +258,7 @@ class _Part:
 
 
 def _effect_reason(name: str) -> str:
-    """Return why an instruction does more than to compute."""
+    """Return the sentence for an instruction that does more than compute."""
     if name.startswith(("STORE_", "DELETE_")):
         return "stores something outside its local variables"
     if name.startswith(("BEFORE_WITH", "LOAD_SPECIAL", "WITH_")):

@@ -1,7 +1,8 @@
-"""Numbers of edges and destinations in a trial: Python sees the real ones, and torch the trial's.
+"""Numbers of edges and destinations in a trial: Python sees the real numbers, torch the trial's.
 
-A message that looks at how many edges there are decides as it will for the call that is about to happen,
-although only a few of them are tried. It is noted that it looked: what was decided holds for no other number.
+A trial runs a message on a few edges. If the message reads how many edges there are, it must decide as in the
+real call, so it gets the real number. That it read the number is noted, because the trace then holds only for
+this number.
 """
 
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Methods of whole numbers that ask nothing: they lead to another number in the same way for any number.
+# Methods of integers whose result is again a linear function of the number; no decision depends on them.
 _LINEAR = ("__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__neg__", "__pos__")
 _ASKING = (
     "__abs__", "__and__", "__bool__", "__ceil__", "__divmod__", "__eq__", "__float__", "__floor__",
@@ -27,13 +28,13 @@ RealOf = Callable[[Tensor, int], int | None]
 
 
 class Count(int):
-    """A number as it really is, which torch gets as it is in the trial.
+    """An integer that has its real value for Python and the trial's value for torch.
 
     Args:
-        real: The number.
+        real: The real number.
         tried: The number in the trial.
-        note: Called when Python asks about the number.
-        positive: Whether both are multiples of numbers above 0, so that a comparison with 0 tells nothing.
+        note: Called when Python code uses the value of the number.
+        positive: Whether both are multiples of positive numbers, so that a comparison with 0 reveals nothing.
     """
 
     tried: int
@@ -95,11 +96,11 @@ for _name in _ASKING:
 
 
 class Shape(tuple[Any, ...]):
-    """The sizes of a tensor, some of which are counts; notes when one of these is taken out.
+    """The sizes of a tensor, some of which are counts; it notes when a count is read.
 
     Args:
         sizes: The sizes.
-        taken: Called then.
+        taken: Called when a count is read.
     """
 
     _taken: Note
@@ -111,7 +112,7 @@ class Shape(tuple[Any, ...]):
         return self
 
     def __getitem__(self, key: Any) -> Any:
-        """Returns one size, or some."""
+        """Returns one size, or several for a slice."""
         item = super().__getitem__(key)
         if type(item) is tuple:
             return Shape(item, self._taken)
@@ -120,16 +121,16 @@ class Shape(tuple[Any, ...]):
         return item
 
     def __iter__(self) -> Any:
-        """Returns the sizes, one after another."""
+        """Returns an iterator over the sizes."""
         self._taken()
         return super().__iter__()
 
     def __add__(self, other: Any) -> Any:
-        """Returns these sizes and others."""
+        """Returns these sizes followed by others."""
         return Shape(super().__add__(tuple(other)), self._taken)
 
     def __radd__(self, other: Any) -> Any:
-        """Returns other sizes and these."""
+        """Returns other sizes followed by these."""
         return Shape((*tuple(other), *super().__iter__()), self._taken)
 
     def __eq__(self, other: Any) -> bool:
@@ -154,7 +155,7 @@ class Shape(tuple[Any, ...]):
 
 
 def tried(value: Any) -> Any:
-    """An argument of a function of torch, with the numbers of the trial."""
+    """Return an argument of a torch function, with the trial's numbers."""
     kind = type(value)
     if kind is Count:
         return value.tried
@@ -174,12 +175,12 @@ _NUMBERS = (Tensor.numel, Tensor.nelement, torch.numel)
 
 
 class Counts:
-    """Questions of Python about sizes of tensors in a trial.
+    """A record of which sizes Python code read in a trial.
 
     Attributes:
-        of_edges: Whether Python has asked how large a tensor is.
-        of_nodes: Whether it has asked about the numbers of nodes that the message is told.
-        taken: Whether it has got the size of a tensor.
+        of_edges: Whether Python code used the size of a tensor that depends on the number of edges.
+        of_nodes: Whether it used the counts of nodes that the message gets.
+        taken: Whether it read the size of a tensor.
     """
 
     def __init__(self) -> None:
@@ -195,9 +196,10 @@ class Counts:
         self.taken = True
 
     def by_name(self, sizes: dict[str, tuple[int, int | None]]) -> dict[str, Count]:
-        """Numbers by their names, as Python gets them: the real ones, and the trial's, or None.
+        """Return counts by name from pairs of the real number and the trial's number or None.
 
-        Nothing shows where torch uses a number that is the real one in the trial too.
+        If the trial's number is None, torch also gets the real number, so it is unknown whether torch uses
+        it.
         """
         self.of_nodes |= any(few is None for _, few in sizes.values())
         return {
@@ -206,13 +208,13 @@ class Counts:
         }
 
     def of(self, real_of: RealOf, function: Any, args: Any, kwargs: dict[str, Any], result: Any) -> Any:
-        """The result of a function of torch as Python sees it.
+        """Return the result of a torch function as Python sees it.
 
         Args:
-            real_of: Returns how large a tensor really is in a dimension; None where it is as in the trial.
+            real_of: Returns the real size of a tensor in a dimension; None if it is the same as in the trial.
             function: The function.
-            args: Its arguments without a name.
-            kwargs: Those with one.
+            args: Its positional arguments.
+            kwargs: Its keyword arguments.
             result: Its result.
         """
         if type(result) is torch.Size and function in _SIZES:
@@ -225,7 +227,7 @@ class Counts:
             self.taken = True
             return self._shape(real_of, args[0]).numel()
         if function is Tensor.__len__:
-            self.of_edges = True  # Python makes a plain number of it
+            self.of_edges = True  # Python converts the result to a plain int
             return int.__int__(self._shape(real_of, args[0])[0])
         return result
 

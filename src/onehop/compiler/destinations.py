@@ -1,7 +1,7 @@
-"""Numbers of destinations in a message, and what it reduces over destinations with them.
+"""Destination numbers in a message, and the message's own reductions over destinations.
 
-A softmax over a destination's edges is made of such steps: a reduction by ``index``, and taking the result's
-rows by ``index`` again. Both stay inside a destination.
+A softmax over a destination's edges consists of such steps: a reduction by ``index``, and gathering the
+result's rows by ``index`` again. Both stay inside a destination.
 """
 
 from collections.abc import Callable
@@ -18,17 +18,17 @@ _MIXED = "it mixes edges with what was reduced over destinations"
 
 
 class Destinations:
-    """Tensors of numbers of destinations, and tensors with a row for every destination.
+    """Keeps track of tensors with destination numbers, and of tensors with a row for every destination.
 
     Args:
         numbers: The tensors that hold the number of every edge's destination.
-        pairs: The tensors [2, edges] that hold the numbers of both ends, by their ids: the row of these.
-        count: How many destinations there are; None where the message is not told.
-        edges: How many edges there are.
+        pairs: By the id of tensors [2, edges] with the numbers of both ends: the row of the destinations.
+        count: The number of destinations; None if the message does not get it.
+        edges: The number of edges.
 
     Attributes:
-        of_edges: Whether something was reduced over as many destinations as there are edges, the last of
-            which have none. PyG's ``softmax`` does so where it takes ``x_i.size(0)`` for the number of nodes.
+        of_edges: Whether a reduction had as many rows as there are edges; its last rows are then empty. PyG's
+            ``softmax`` does so if it takes ``x_i.size(0)`` as the number of nodes.
     """
 
     def __init__(self, numbers: list[Tensor], pairs: dict[int, int], count: int | None, edges: int) -> None:
@@ -36,27 +36,27 @@ class Destinations:
         self._count, self._edges = count, edges
         self._numbers = {id(tensor) for tensor in numbers}
         self._pairs = pairs
-        # For tensors with a row for every destination, how many of these.
+        # For each tensor with a row for every destination, by id: the number of destinations.
         self._rows: dict[int, int] = {}
 
     def are_numbers(self, tensor: Any) -> bool:
-        """Return whether each edge's entries of a tensor are the number of its destination."""
+        """Return whether each edge's entries in a tensor are the number of the edge's destination."""
         return id(tensor) in self._numbers
 
     def have_rows(self, tensor: Any) -> bool:
-        """Return whether a tensor has a row for every destination, of what its edges have."""
+        """Return whether a tensor has a row for every destination, made from the rows of its edges."""
         return id(tensor) in self._rows
 
     def rows(self, tensor: Any) -> int | None:
-        """Return how many destinations have a row of a tensor; None where it has no such rows."""
+        """Return how many destinations have a row in a tensor; None if it has no such rows."""
         return self._rows.get(id(tensor))
 
     def rule(
         self, operation: Any, name: str, bound: dict[str, Any], tensors: list[Tensor]
     ) -> Callable[[Any, Places], Place | None] | None:
-        """The rule of an operation on such tensors; None for all others.
+        """Return the rule of an operation on such tensors; None for all other operations.
 
-        It takes the operation's result, notes what that is, and says where the edges are in it.
+        The rule takes the operation's result, notes what it is, and returns the place of the edges in it.
 
         Raises:
             Mixes: The operation does not stay inside a destination.
@@ -70,7 +70,7 @@ class Destinations:
         return None
 
     def follow(self, name: str, bound: dict[str, Any], result: Any) -> None:
-        """Notes numbers of destinations in another shape, or taken from a pair of both ends' numbers."""
+        """Notes results that are destination numbers: reshaped, or selected from the numbers of both ends."""
         if name in _MOVES and self.are_numbers(bound["self"]):
             self._numbers.add(id(result))
         row = self._pairs.get(id(bound.get("self")))

@@ -1,7 +1,7 @@
-"""Rules of a row-wise message: how torch's operations carry the dimension of the edges.
+"""Rules of row-wise messages: how torch's operations handle the dimension of the edges.
 
-An operation is row-wise if row e of its result comes from row e of its operands alone. What has no rule is
-not row-wise.
+An operation is row-wise if row e of its result depends only on row e of its operands. An operation without a
+rule counts as not row-wise.
 """
 
 import math
@@ -15,7 +15,7 @@ from onehop.compiler.aten import Mixes, Place, Places, Rule, carries, name_of, n
 
 
 def rule_of(overload: Any) -> Rule | None:
-    """Return how an overload of an operation carries edges; None if that is not known."""
+    """Return how an overload of an operation handles the edges' dimension; None if it is not known."""
     return _pointwise if torch.Tag.pointwise in overload.tags else named(name_of(overload)).rule
 
 
@@ -28,7 +28,7 @@ def _same(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place
 
 
 def _of_first(args: Any, places: Places) -> Place:
-    """The place of the edges in the first operand, which has some."""
+    """Return the place of the edges in the first operand, which must have edges."""
     place = places(args[0])
     assert place is not None
     return place
@@ -45,7 +45,7 @@ def _tensors(values: Iterable[Any]) -> list[Tensor]:
 
 
 def _aligned(tensors: list[Tensor], places: Places) -> tuple[int, int] | None:
-    """The edges' dimension counted from the back, and ``inner``, in tensors that are broadcast."""
+    """Return the edges' dimension, counted from the back, and ``inner``, in tensors that are broadcast."""
     alignment = None
     for tensor in tensors:
         place = places(tensor)
@@ -83,7 +83,7 @@ def _dims(bound: dict[str, Any], dims: int) -> list[int]:
     "_softmax", "_log_softmax", "cumsum", "cumprod", "logcumsumexp", "sort", "topk", "flip", "roll", "glu",
 )  # fmt: skip
 def _kept_apart(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
-    """Works along dimensions, and keeps them."""
+    """Rule of operations along dimensions that stay: none of them may be the edges' dimension."""
     place = _of_first(args, places)
     if place.dim in _dims(bound, args[0].dim()):
         raise Mixes
@@ -117,7 +117,7 @@ def _view(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place
 
 
 def _find(shape: list[int], before: int, edges: int) -> Place:
-    """Finds the edges in ``shape`` if there are ``before`` entries before them."""
+    """Finds the edges' dimension in ``shape`` if there are ``before`` entries before it."""
     product = 1
     for dim, size in enumerate(shape):
         if product == before and size != 1:
@@ -225,7 +225,7 @@ def _stack(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Plac
 
 
 def _matmul(left: Tensor, right: Tensor, places: Places) -> Place:
-    """Of [..., m, k] and [..., k, n], which have the same dimensions before these."""
+    """Rule of products of [..., m, k] and [..., k, n] with equal leading dimensions."""
     first, second, last = places(left), places(right), left.dim() - 1
     if first is not None and second is not None:
         if first != second or first.dim >= last - 1:
@@ -260,7 +260,7 @@ def _addmm(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Plac
 
 @carries("linear", "mv")
 def _linear(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
-    """The first operand's last dimension meets what is the same for all edges."""
+    """Rule of linear steps: the first operand has edges; the others must be the same for all edges."""
     place = places(args[0])
     if place is None or any(places(tensor) is not None for tensor in _tensors(args[1:])):
         raise Mixes
@@ -316,7 +316,7 @@ def _index(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Plac
 
 
 def _picked(source: Tensor, at: int, index: Tensor, places: Places) -> Place:
-    """Entries of dimension ``at``, which the dimensions of ``index`` take the place of."""
+    """Rule of gathering entries of dimension ``at``, which the dimensions of ``index`` replace."""
     place, chooser = places(source), places(index)
     if place is None:
         assert chooser is not None
@@ -360,7 +360,7 @@ def _pad(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place:
     sized=True, makes=True,
 )  # fmt: skip
 def place_of_made(args: Any, bound: dict[str, Any], places: Places, edges: int) -> Place | None:
-    """A tensor of one value: with a row for every edge if a size says so."""
+    """Rule of filled tensors: a size that equals the number of edges is the edges' dimension."""
     sizes = next(value for value in bound.values() if isinstance(value, list | tuple))
     dims = [dim for dim, size in enumerate(sizes) if size == edges]
     if len(dims) > 1:

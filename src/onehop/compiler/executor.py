@@ -1,4 +1,4 @@
-"""A message and its reduction, block by block, forward and, recomputed, backward."""
+"""Runs a message and its reduction block by block, and recomputes them in the backward pass."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -21,15 +21,15 @@ class Code(Protocol):
     """A message and its reduction, as code that runs again in the backward pass."""
 
     def message(self, **arguments: Any) -> Tensor:
-        """The messages of edges: [edges, ...], from the rows of their arguments."""
+        """Return the messages of edges, [edges, ...], from the rows of the arguments."""
         ...
 
     def reduce(self, rows: BlockRows) -> Tensor:
-        """The messages, reduced over rows: [rows, ...]."""
+        """Return the messages, reduced over rows, [rows, ...]."""
         ...
 
     def renamed(self, others: dict[int, Tensor]) -> tuple[Self, set[int]]:
-        """A copy of the code with tensors replaced, by their ids, and the ids of the replaced ones."""
+        """Return a copy of the code with tensors replaced, by their ids, and the ids of the replaced ones."""
         ...
 
 
@@ -38,14 +38,14 @@ class BlockRun:
     """One propagation in blocks.
 
     Attributes:
-        code: What to run.
-        arguments: What the message gets.
-        graph: Over which edges.
-        blocks: Of the graph.
-        linear: "sum" or "mean" if the reduction is no more than that; None for any other.
-        autocast: The dtype of autocast, backward too; None without.
-        operands: How many operands there are; parameters come behind them, and what is saved at last.
-        parameters: How many parameters there are.
+        code: The message and its reduction.
+        arguments: The arguments of the message.
+        graph: The graph.
+        blocks: The blocks of the graph.
+        linear: "sum" or "mean" if the reduction is exactly that; None for any other reduction.
+        autocast: The dtype of autocast, also in the backward pass; None without autocast.
+        operands: Number of operands; parameters follow them, and saved tensors come last.
+        parameters: Number of parameters.
     """
 
     code: Code
@@ -58,24 +58,24 @@ class BlockRun:
     parameters: int = field(default=0, init=False)
 
     def __call__(self, operands: list[Tensor], parameters: list[Tensor], saved: list[Tensor]) -> Tensor:
-        """The reduced messages: [num_dst, ...].
+        """Return the reduced messages, [num_dst, ...].
 
         Args:
-            operands: The tensors behind the arguments.
+            operands: The tensors from which the arguments are made.
             parameters: Other tensors that may need a gradient.
-            saved: Other tensors whose writes before the backward pass autograd is to report.
+            saved: Other tensors; autograd reports writes to them before the backward pass.
         """
         self.operands, self.parameters = len(operands), len(parameters)
         out: Tensor = recomputed(self, *operands, *parameters, *saved)
         return out
 
     def _parts(self, tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        """The operands, and the parameters."""
+        """Return the operands and the parameters."""
         last = self.operands + self.parameters
         return list(tensors[: self.operands]), list(tensors[self.operands : last])
 
     def forward(self, tensors: Sequence[Tensor]) -> tuple[Tensor, tuple[()]]:
-        """The reduced messages, unrecorded; nothing is kept."""
+        """Return the reduced messages, without recording; nothing is saved."""
         operands, _ = self._parts(tensors)
         out: Tensor | None = None
         with torch.no_grad():
@@ -93,7 +93,7 @@ class BlockRun:
     def block(
         self, block: Block, operands: list[Tensor], needs: tuple[bool, ...] | None
     ) -> tuple[Tensor, list[tuple[Argument, Tensor]]]:
-        """The reduced messages of one block, and the rows of operands that need a gradient."""
+        """Return the reduced messages of one block, and the rows of operands that need a gradient."""
         messages, leaves = self.messages(block, operands, needs)
         with under_autocast(self.autocast):
             return self.code.reduce(BlockRows(block.graph, messages)), leaves
@@ -101,7 +101,7 @@ class BlockRun:
     def messages(
         self, block: Block, operands: list[Tensor], needs: tuple[bool, ...] | None
     ) -> tuple[Tensor, list[tuple[Argument, Tensor]]]:
-        """The messages of one block, and the rows of operands that need a gradient, as leaves."""
+        """Return the messages of one block, and the rows of operands that need a gradient, as leaves."""
         chosen = Choice(self.graph, block)
         arguments: dict[str, Any] = {}
         leaves = []
@@ -118,7 +118,7 @@ class BlockRun:
     def gradients(
         self, needs: Needs, tensors: Sequence[Tensor], saved: Sequence[Any], *grads: Tensor | None
     ) -> tuple[Tensor, ...]:
-        """The gradients that are needed, block by block."""
+        """Return the needed gradients, computed block by block."""
         (grad,) = grads
         assert grad is not None
         operands, parameters = self._parts(tensors)
@@ -135,14 +135,14 @@ class BlockRun:
     def differentiable(
         self, needs: Needs, tensors: Sequence[Tensor], *grads: Tensor | None
     ) -> tuple[Tensor | None, ...]:
-        """The gradients as functions that can be differentiated again, as PyG's: edges times width.
+        """Return gradients that can be differentiated again; as in PyG, memory is edges times width.
 
-        Not as :class:`.Whole` does, because the message's code holds the parameters: they get new names in
-        there, and one that cannot keeps its own.
+        :class:`.Whole` cannot be used, because the message's code holds the parameters. Here they are
+        replaced by views in the code; a parameter that cannot be replaced stays.
         """
         operands, parameters = self._parts(tensors)
-        # New names for them all, so that an operand that was made from another, or from a parameter, does not
-        # count for that too.
+        # All inputs are replaced by views, so that an operand that was made from another operand or from a
+        # parameter does not also contribute to that one's gradient.
         inputs = [t.view_as(t) if needed else t for t, needed in zip(operands, needs, strict=False)]
         others = {id(p): p.view_as(p) for p in parameters if p.requires_grad}
         code, replaced = self.code.renamed(others)
@@ -164,14 +164,14 @@ class BlockRun:
         grad: Tensor,
         gradients: list[Tensor | None],
     ) -> None:
-        """Adds what a block contributes to the gradients; all that it makes dies with the call."""
+        """Adds a block's contribution to the gradients; all intermediate tensors are freed with the call."""
         with torch.enable_grad():
             out, leaves, pulled = self._recompute(block, operands, needs, grad)
         if not out.requires_grad:
             return
         totals = gradients[len(operands) : len(operands) + len(parameters)]
         learnable = [p for p, total in zip(parameters, totals, strict=True) if total is not None]
-        # Some are zeros without memory, such as the gradient of a sign.
+        # Some gradients are zeros without memory, such as the gradient of sign().
         block_gradients = materialized(
             torch.autograd.grad(out, [*(leaf for _, leaf in leaves), *learnable], pulled, allow_unused=True)
         )
@@ -187,21 +187,22 @@ class BlockRun:
     def _recompute(
         self, block: Block, operands: list[Tensor], needs: tuple[bool, ...], grad: Tensor
     ) -> tuple[Tensor, list[tuple[Argument, Tensor]], Tensor]:
-        """Outputs and inputs of a block's differentiation, and the gradient to begin with."""
+        """Return the outputs and inputs of a block's differentiation, and the outputs' gradient."""
         here = grad[slice(*block.rows)]
         if self.linear is None:
             out, leaves = self.block(block, operands, needs)
             return out, leaves, here
         messages, leaves = self.messages(block, operands, needs)
-        # The gradient of a sum is known: every message gets its row's gradient.
+        # For a sum, the reduction need not run: every message gets its row's gradient.
         with torch.no_grad():
             return messages, leaves, Choice(self.graph, block).spread(here, self.linear == "mean")
 
 
 def under_autocast(dtype: torch.dtype | None) -> AbstractContextManager[Any]:
-    """The block in which autocast makes products of this dtype; None means that it is off.
+    """Return a context in which autocast uses this dtype; None means that autocast is off.
 
-    It keeps no copies of parameters: those made in the forward pass of a block pass no gradient on.
+    Autocast's cache of converted parameters is off, because copies made in a block's forward pass pass on no
+    gradient.
     """
     if dtype is None and not torch.is_autocast_enabled("cpu"):
         return nullcontext()
@@ -209,7 +210,7 @@ def under_autocast(dtype: torch.dtype | None) -> AbstractContextManager[Any]:
 
 
 class Choice:
-    """The rows of a block's edges."""
+    """Selects the rows of a block's edges."""
 
     def __init__(self, graph: Graph, block: Block) -> None:
         self._graph = graph
@@ -218,12 +219,12 @@ class Choice:
 
     @property
     def sources(self) -> Tensor:
-        """[edges], int32: the sending nodes."""
+        """The sending nodes, [edges], int32."""
         return self._graph.col[slice(*self._block.edges)]
 
     @property
     def targets(self) -> Tensor:
-        """[edges], int32: the receiving nodes, counted from the block's first."""
+        """The receiving nodes, [edges], int32, counted from the block's first row."""
         if self._targets is None:
             first, last = self._block.edges
             rows = torch.arange(self._block.graph.num_dst, dtype=torch.int32, device="cpu")
@@ -232,12 +233,12 @@ class Choice:
 
     @property
     def numbers(self) -> Tensor | None:
-        """[edges], int32 or int64: the edges' numbers; None where they are consecutive."""
+        """The edges' numbers, [edges], int32 or int64; None if they are consecutive."""
         perm = self._graph.perm
         return None if perm is None else perm[slice(*self._block.edges)]
 
     def rows(self, argument: Argument, operands: list[Tensor]) -> Any:
-        """An argument's rows; differentiable where a gradient is recorded."""
+        """Return an argument's rows; they are differentiable if gradients are recorded."""
         kind = argument.kind
         if kind is Kind.VALUE:
             return argument.value
@@ -261,7 +262,7 @@ class Choice:
         return _taken(operand, self.numbers)
 
     def spread(self, rows: Tensor, mean: bool) -> Tensor:
-        """For every edge, the row that it goes to; its even share of that if ``mean``."""
+        """Return, for every edge, its destination's row; divided by the number of edges if ``mean``."""
         if mean:
             wide = _accumulator(rows.dtype)
             shares = self._block.graph.inverse_in_degrees(wide).view(-1, *[1] * (rows.dim() - 1))
@@ -294,7 +295,7 @@ def _taken(operand: Tensor, index: Tensor) -> Tensor:
 
 @contextmanager
 def _learned(frozen: list[Tensor]) -> Iterator[None]:
-    """Gives gradients to parameters that were frozen after the forward pass, as PyG's graph does."""
+    """Lets parameters that were frozen after the forward pass get gradients inside the block, as in PyG."""
     for each in frozen:
         each.requires_grad_()
     try:

@@ -1,10 +1,11 @@
-"""Functions, as their bytecode shows them: what they read from outside, and that they only compute.
+"""Analysis of functions by their bytecode: what they read from outside, and that they only compute.
 
-A message may run on a few edges, in blocks, or as a program only if its result is a function of its operands
-and of what it reads. Reading shows that, never watching a run. Functions of torch and PyG are trusted to
-compute. Others store nothing but their own local variables, and call torch's functions on tensors, methods of
-tensors, modules, and functions that only compute. Whatever else they reach raises :class:`Opaque`. What was
-found out about a function holds while its code is the same and reads the same values.
+A message may run on a few edges, in blocks, or as a program only if its result depends only on its operands
+and on values that it reads. This is decided by reading its code, never by watching a run. Functions of torch
+and PyG are trusted to only compute. Other functions may store only their own local variables, and may call
+torch's functions on tensors, methods of tensors, modules, and functions that only compute. Anything else
+raises :class:`Opaque`. The findings about a function are valid while its code is the same and reads the same
+values.
 """
 
 import builtins
@@ -32,20 +33,20 @@ from onehop.compiler.trusted import (
 )
 
 ABSENT: Any = object()
-"""The value of a name that nothing has."""
+"""The value of a name that is not defined."""
 
 IN_PLACE = "+="
-"""The name of operators that change a list, among the names of attributes that functions read."""
+"""Stands for operators that change a list, among the names of attributes that functions read."""
 
 IN_C = "range"
-"""Among these names, what reads a whole number without the methods of its class."""
+"""Stands, among these names, for functions that read an integer without the methods of its class."""
 
 Check = Callable[[Any], bool]
-"""Returns whether a value is as it was."""
+"""A function that returns whether a value is unchanged."""
 
 
 class Opaque(Exception):
-    """Nothing shows that a message only computes. The text says why; it begins like "uses print"."""
+    """It cannot be shown that a message only computes. The text is the reason, such as "uses print"."""
 
     def __init__(self, why: str, line: Line | None = None) -> None:
         super().__init__(why)
@@ -59,15 +60,15 @@ class Opaque(Exception):
 
 @dataclass(slots=True)
 class Outside:
-    """Values that messages read and no guard can know again, so that they are read anew for each call.
+    """Values that messages read and that no guard can recognise; messages with them are traced in each call.
 
     Attributes:
-        functions: Functions in defaults and containers, which are read too.
+        functions: Functions in defaults and containers, which are analysed too.
         modules: Modules that are not in the layer.
-        holders: Objects that hold values by name, such as options, and do nothing.
-        values: Other values: tensors, and containers of these.
-        of_functions: Names of attributes that functions have.
-        changeable: Whether lists or dictionaries are among what is read, which some operators change.
+        holders: Objects that only hold values by name, such as options.
+        values: Other values: tensors, and containers of tensors.
+        of_functions: Names of attributes of functions.
+        changeable: Whether the values contain lists or dictionaries, which some operators change.
     """
 
     functions: list[types.FunctionType] = field(default_factory=list)
@@ -78,22 +79,22 @@ class Outside:
     changeable: bool = False
 
     def __bool__(self) -> bool:
-        """Return whether there is anything."""
+        """Return whether there is any such module, holder or value."""
         return bool(self.modules or self.holders or self.values)
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A function, as it was read. It holds neither the function nor the object that it belongs to.
+    """The findings about a function. They hold neither the function nor the object that it belongs to.
 
     Attributes:
-        code: Its code.
-        defaults: Its defaults.
-        values: Names from outside, with names of attributes of modules, and the values that were there.
+        code: The function's code.
+        defaults: The function's defaults.
+        values: Names from outside, with names of attributes of modules, and their values.
         checks: Names from outside, and a check that recognises each value, such as a list.
-        functions: Names from outside, and the functions that were there.
-        names: Names of attributes that it may read of anything else.
-        reads: The names among these that an untrusted function reads, each with the first line that does.
+        functions: Names from outside, and the findings about their functions.
+        names: Names of attributes that it may read of other values.
+        reads: The names among these that an untrusted function reads, each with its first line.
         results: Names of functions to whose results an untrusted function writes, each with a line.
     """
 
@@ -107,7 +108,7 @@ class Known:
     results: dict[str, Line]
 
     def holds(self, function: Any) -> bool:
-        """Return whether a function is this one, and reads what it has read."""
+        """Return whether a function has the same code and reads the same values as before."""
         if (
             type(function) is not types.FunctionType
             or function.__code__ is not self.code
@@ -128,21 +129,21 @@ class Known:
 
 
 def _read(function: types.FunctionType, path: Names) -> Any:
-    """The value that a function finds under a name from outside, and behind it while that is a module."""
+    """Return the value of a function's outside name, following attributes of modules and classes."""
     name = path[0]
     free = function.__code__.co_freevars
     if name in free:
         assert function.__closure__ is not None
         try:
             value = function.__closure__[free.index(name)].cell_contents
-        except ValueError:  # nothing is in it
+        except ValueError:  # the cell is empty
             return ABSENT
     else:
         value = function.__globals__.get(name, ABSENT)
         if value is ABSENT:
             value = vars(builtins).get(name, ABSENT)
     for attribute in path[1:]:
-        if type(value) is types.ModuleType:  # without a call, for most
+        if type(value) is types.ModuleType:  # tested here because most values are modules
             value = vars(value).get(attribute, ABSENT)
         else:
             value = _attribute(value, attribute)
@@ -150,7 +151,7 @@ def _read(function: types.FunctionType, path: Names) -> Any:
 
 
 def _leads_on(value: Any) -> bool:
-    """Return whether attributes of a value are found without running any code: of modules, and of classes."""
+    """Return whether reading attributes of a value runs no code: true for modules and most classes."""
     return is_module(value) or (
         isinstance(value, type) and type(value).__getattribute__ is type.__getattribute__
     )
@@ -169,16 +170,16 @@ def _attribute(value: Any, name: str) -> Any:
 def read_function(
     function: Any, outside: Outside, below: tuple[types.CodeType, ...] = (), line: Line | None = None
 ) -> Known:
-    """Looks at a function, and at those that it reads.
+    """Analyses a function and the functions that it reads.
 
     Args:
         function: The function.
-        outside: Collects what it reads and no guard can recognise.
-        below: The code of functions that are being looked at: one of them may call itself.
-        line: The line that reads it.
+        outside: Collects values that the function reads and no guard can recognise.
+        below: The code of the functions being analysed, to detect recursion.
+        line: The line that reads the function.
 
     Raises:
-        Opaque: It does more than to compute, or cannot be looked at.
+        Opaque: The function does more than compute, or cannot be analysed.
     """
     function = replaced_by(function)
     if type(function) is not types.FunctionType:
@@ -186,7 +187,7 @@ def read_function(
     if function.__code__ in below:
         raise Opaque(f"uses {function.__name__}, which calls itself", line)
     scan, trusted = scan_of(function.__code__), is_trusted(function)
-    # Of trusted functions it counts only that they store something, such as a layer that keeps its weights.
+    # For trusted functions, only stores are effects, for example in a layer that keeps its weights.
     if scan.effect is not None and (not trusted or scan.effect[0].startswith("stores")):
         raise Opaque(*scan.effect)
     if not trusted:
@@ -199,7 +200,7 @@ def read_function(
 
 
 class _Reader:
-    """Reads what a function names."""
+    """Resolves and checks the names that a function reads."""
 
     def __init__(
         self,
@@ -218,7 +219,7 @@ class _Reader:
         self._functions: list[tuple[Names, Known]] = []
 
     def read(self) -> Known:
-        """The function, as it is now."""
+        """Return the findings about the function."""
         for path, line in self._scan.paths.items():
             self._read(path, line)
         for path, line in () if self._trusted else self._scan.writes.items():
@@ -248,7 +249,7 @@ class _Reader:
         )
 
     def _read(self, path: Names, line: Line) -> None:
-        # Attributes of a value that is no module and no class are read as of everything else.
+        # Attributes of values other than modules and classes are handled as names of attributes.
         lengths = range(1, len(path))
         length = next((n for n in lengths if not _leads_on(_read(self._function, path[:n]))), len(path))
         self._names.update(path[length:])
@@ -261,14 +262,14 @@ class _Reader:
         if is_known(value, self._trusted):
             self._values.append((path, value))
         elif type(value) is types.FunctionType and not self._is_theirs(path, value):
-            if is_trusted(value):  # a method, by its class
+            if is_trusted(value):  # a method, read from its class
                 self._reads.setdefault(path[-1], line)
             self._functions.append((path, read_function(value, self._outside, self._below, line)))
         else:
             self._checks.append((path, check_of(value, self._outside, line, ".".join(path))))
 
     def _is_theirs(self, path: Names, function: types.FunctionType) -> bool:
-        """Return whether a function is torch's or PyG's, and no method of one class of their modules."""
+        """Return whether a function is torch's or PyG's, and not a method of one particular module class."""
         if not is_trusted(function):
             return False
         if len(path) == 1 or is_module(_read(self._function, path[:-1])):
@@ -277,16 +278,16 @@ class _Reader:
 
 
 def check_of(value: Any, outside: Outside, line: Line | None = None, name: str = "") -> Check:
-    """Return the check that recognises a value which a message may read.
+    """Return the check that recognises a value that a message may read.
 
     Args:
         value: The value.
         outside: Collects a value that no check can recognise.
-        line: The line that reads it.
-        name: Its name in sentences; empty for its type's name.
+        line: The line that reads the value.
+        name: The value's name in sentences; empty means the name of its type.
 
     Raises:
-        Opaque: Reading it may do more than to compute.
+        Opaque: Reading the value may do more than compute.
     """
     if type(value) is list and all_plain(value):
         outside.changeable = True

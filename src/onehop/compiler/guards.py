@@ -1,8 +1,8 @@
-"""Guards: whether a layer is still as it was when its message was traced.
+"""Guards, which check whether a layer is unchanged since its message was traced.
 
-A guard compares what the code of a message names in the layer, and in the modules that the message may reach:
-plain values, functions, and tensors without their numbers. It holds no tensors, no modules and no functions
-of a user's, so that it keeps nothing alive, and gives out the tensors that there are now.
+A guard compares what a message's code names in the layer and in modules that the message may reach: plain
+values, functions, and the properties of tensors, but not their contents. It holds no tensors, no modules and
+no user functions, so it keeps nothing alive. It returns the layer's current tensors.
 """
 
 import types
@@ -21,7 +21,7 @@ from onehop.compiler.functions import ABSENT, Check, check_of
 from onehop.compiler.reading import OF_MODULES, STORES, Reading, calls, of_class
 from onehop.compiler.trusted import OPERATORS, is_plain
 
-# What a class may define so that calls of its modules, and their attributes, are others.
+# Methods by which a class can change how its modules are called and how attributes are found.
 _CALLED = frozenset({"__call__", "__getattr__", "__getattribute__"})
 
 Facts = tuple[Any, ...]
@@ -36,12 +36,12 @@ class _Kind:
     """A class of modules."""
 
     kind: "weakref.ref[type]"
-    checks: list[tuple[str, Check]]  # names of its attributes, and what they were
-    absent: frozenset[str]  # names that it does not have
-    bases: tuple[type, ...]  # classes that have no part in messages
+    checks: list[tuple[str, Check]]  # names of attributes, and checks of their values
+    absent: frozenset[str]  # names that it must not have
+    bases: tuple[type, ...]  # classes that are not considered
 
     def holds(self) -> bool:
-        """Return whether the class is as it was. A module of it is there now."""
+        """Return whether the class is unchanged. A module of the class must exist."""
         kind = self.kind()
         assert kind is not None
         for base in kind.__mro__:
@@ -55,23 +55,23 @@ class _Kind:
 
 @dataclass(slots=True)
 class _Part:
-    """One module of a layer. A place is the name of a store, empty for the attributes, and a name there."""
+    """One module of a layer. A place is (store, name); the store is empty for plain attributes."""
 
     kind: "weakref.ref[type]"
-    keys: tuple[tuple[str, ...], ...]  # names of its parameters, buffers and modules
-    # Places of plain values, and the values.
+    keys: tuple[tuple[str, ...], ...]  # names of parameters, buffers and submodules
+    # Places of plain values, with the values.
     values: list[tuple[str, str, Any]] = field(default_factory=list)
-    # Names of functions and lists, and what they were.
+    # Names of functions and lists, with checks of them.
     checks: list[tuple[str, Check]] = field(default_factory=list)
-    absent: frozenset[str] = frozenset()  # names of attributes that it does not have
-    # Names of modules in it that count, and their numbers.
+    absent: frozenset[str] = frozenset()  # names of attributes that the module must not have
+    # Names of submodules that the guard covers, with their numbers.
     modules: list[tuple[str, int]] = field(default_factory=list)
-    # Places of its tensors, and all but their numbers.
+    # Places of tensors, with their properties except contents.
     tensors: list[tuple[str, str, Facts]] = field(default_factory=list)
 
     def collect(self, module: Any, modules: list[Any], tensors: list[Tensor]) -> bool:
-        """Collects the modules and tensors in a module, by their numbers; False if it is not as it was."""
-        if type(module) is not self.kind():  # it may be None
+        """Collects the submodules and tensors of a module; returns False if the module has changed."""
+        if type(module) is not self.kind():  # the module may be None
             return False
         state = vars(module)
         keys = tuple(state["_parameters"]), tuple(state["_buffers"]), tuple(state["_modules"])
@@ -101,13 +101,13 @@ class Guard:
     """A guard of a layer and its message.
 
     Args:
-        reading: All that the message can reach, which is nothing outside the layer.
-        names: Names of attributes of the layer, and of modules in it with such a name, which count although
-            the message does not name them.
+        reading: Everything that the message can reach; nothing of it is outside the layer.
+        names: Names of attributes of the layer, and of its submodules, that are compared although the message
+            does not name them.
 
     Raises:
-        Unfit: A tensor has a hook, a history, attributes, or a type or layout of its own.
-        Opaque: A value is such that nothing knows it again.
+        Unfit: A tensor has a hook, an autograd history, attributes, or a special type or layout.
+        Opaque: No check can recognise a value.
     """
 
     __slots__ = ("_base", "_kinds", "_methods", "_names", "_of_torch", "_parts", "_same")
@@ -115,7 +115,7 @@ class Guard:
     def __init__(self, reading: Reading, names: Iterable[str]) -> None:
         layer, others = reading.modules[0], frozenset(names)
         self._kinds = [_kind(reading, kind) for kind in dict.fromkeys(map(type, reading.modules))]
-        # The first base is derived from the others.
+        # The first base class is derived from the other ones.
         self._base, self._names = reading.bases[0], reading.names
         methods = (name for name in reading.names if hasattr(Parameter, name))
         self._methods = attrgetter(*OPERATORS, *methods)
@@ -127,15 +127,15 @@ class Guard:
         if tensors is None:
             raise Unfit
         last = {id(tensor): at for at, tensor in enumerate(tensors)}
-        # The message may have read any of several names of one tensor.
+        # A tensor may have several names, and the message may have read any of them.
         self._same = [(last[id(t)], at) for at, t in enumerate(tensors) if last[id(t)] != at]
 
     def _now_of_torch(self) -> tuple[Any, Any]:
-        """The functions that run when torch's modules and tensors are used."""
+        """Return the functions that run when torch's modules and tensors are used."""
         return calls(self._base), self._methods(Parameter)
 
     def tensors(self, layer: Module) -> list[Tensor] | None:
-        """The tensors of a layer that count; None if the layer is not as it was."""
+        """Return the layer's current tensors; None if the layer has changed."""
         if self._now_of_torch() != self._of_torch:
             return None
         modules: list[Any] = [layer, *[None] * (len(self._parts) - 1)]
@@ -156,7 +156,7 @@ class Guard:
 
 
 def _facts(tensor: Any) -> Facts | None:
-    """All of a tensor that a trace may depend on, but for its numbers; None of one that is not plain."""
+    """Return all properties of a tensor that a trace may depend on, except contents; None if not plain."""
     if type(tensor) not in (Tensor, Parameter) or tensor.layout is not torch.strided:
         return None
     if not tensor.is_leaf or tensor._backward_hooks:
@@ -165,7 +165,7 @@ def _facts(tensor: Any) -> Facts | None:
 
 
 def _kind(reading: Reading, kind: type) -> _Kind:
-    """The part of a class that counts."""
+    """Return what the guard compares in a class."""
     checks: list[tuple[str, Check]] = []
     absent = set()
     for name in reading.names | _CALLED | {"forward"}:
@@ -175,9 +175,10 @@ def _kind(reading: Reading, kind: type) -> _Kind:
         elif isinstance(attribute, types.FunctionType) and attribute in reading.functions:
             checks.append((name, reading.functions[attribute].holds))
         elif name == "forward":
-            pass  # the layer's own, which its message does not call
+            pass  # the layer's own method, which its message does not call
         elif isinstance(attribute, types.FunctionType | property):
-            # Torch's or PyG's; of a user's class, the first is known, and the other is outside.
+            # These are of torch or PyG. In a user's class, functions are in ``reading.functions``, and
+            # properties in ``reading.outside``.
             checks.append((name, partial(is_, attribute)))
         else:
             checks.append((name, check_of(attribute, reading.outside)))
@@ -185,11 +186,11 @@ def _kind(reading: Reading, kind: type) -> _Kind:
 
 
 def _part(reading: Reading, module: Module, names: frozenset[str]) -> _Part:
-    """The part of a module that counts: attributes of these names, and all parameters and buffers."""
+    """Return what the guard compares in a module: attributes of these names, all parameters and buffers."""
     state = vars(module)
     part = _Part(weakref.ref(type(module)), tuple(tuple(state[store]) for store in STORES))
     part.absent = names - state.keys()
-    # Code may compute the names of parameters, as ParameterList does.
+    # All parameters are included, because code may compute their names, as ParameterList does.
     places = [(store, name) for store in STORES[:2] for name in state[store]]
     places += [("", name) for name in names & state.keys() - OF_MODULES]
     for store, name in places:

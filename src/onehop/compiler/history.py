@@ -1,4 +1,4 @@
-"""The gradients that a message leads to, as the graph of its trial shows them."""
+"""The gradients of a message, as the autograd graph of its trial shows them."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,13 +12,13 @@ class Refused(Exception):
 
 
 class History:
-    """The nodes of the graph of gradients behind some tensors, and the leaves that these gradients reach.
+    """The nodes of the autograd graph of some tensors, and the leaves that their gradients reach.
 
     Args:
         outs: The tensors.
 
     Raises:
-        Refused: A gradient function is written in Python: it may mix edges, and no operation shows it.
+        Refused: A gradient function is written in Python, so it may mix edges without any visible operation.
     """
 
     def __init__(self, outs: Iterable[Tensor]) -> None:
@@ -31,7 +31,7 @@ class History:
                 self._leaves[id(out)] = out
 
     def reaches(self, tensor: Tensor) -> bool:
-        """Return whether a tensor, or what it is made of, gets a gradient."""
+        """Return whether a tensor, or a tensor that it is made from, gets a gradient."""
         if tensor.grad_fn is None:
             return id(tensor) in self._leaves
         return any(

@@ -1,4 +1,4 @@
-"""Lines of a message, for the sentences that say what is in the way of it."""
+"""Source lines of a message, which refusals name."""
 
 import linecache
 from pathlib import Path
@@ -9,17 +9,17 @@ import torch
 Line = tuple[str, int]
 """The path of a file, and the number of a line."""
 
-# What is called by a message, or calls it.
+# Folders of torch and onehop, whose code calls a message or is called by it.
 _OTHERS = tuple(f"{folder}/" for folder in (Path(torch.__file__).parent, Path(__file__).parents[1]))
 _BEFORE = ", in line "
 
 
 def line_below(end: CodeType, frame: FrameType | None) -> Line | None:
-    """The line of the message that an operation was called from; None if that is not known.
+    """Return the line of the message that called an operation; None if it is not known.
 
     Args:
-        end: What calls the message.
-        frame: What the operation leads to.
+        end: The code that calls the message.
+        frame: The current frame, below the operation.
     """
     line = None
     while frame is not None and frame.f_code is not end:
@@ -30,7 +30,7 @@ def line_below(end: CodeType, frame: FrameType | None) -> Line | None:
 
 
 def line_of_error(traceback: TracebackType | None) -> Line | None:
-    """The line of the message that an exception came from."""
+    """Return the line of the message that an exception came from; None if it is not known."""
     while traceback is not None:
         path = traceback.tb_frame.f_code.co_filename
         if not path.startswith(_OTHERS):
@@ -40,7 +40,7 @@ def line_of_error(traceback: TracebackType | None) -> Line | None:
 
 
 def at_line(line: Line | None) -> str:
-    """The end of a sentence that says which line it is about; empty if that is not known."""
+    """Return the end of a sentence, which names the source line; empty if the line is not known."""
     if line is None:
         return ""
     path, number = line
@@ -49,5 +49,5 @@ def at_line(line: Line | None) -> str:
 
 
 def without_line(sentence: str) -> str:
-    """A sentence without the line that it is about."""
+    """Return a sentence without the source line that it names."""
     return sentence.split(_BEFORE)[0]

@@ -1,6 +1,6 @@
-"""Programs that are an operator: copies, weighted copies and attention of a user's own.
+"""Recognition of programs that equal one operator: copies, weighted copies and attention.
 
-A program is matched step by step, so its rule follows from what it computes and not from how it was written.
+A program is matched step by step, so the result depends on what it computes and not on how it was written.
 """
 
 import math
@@ -16,25 +16,25 @@ from onehop.messages import APART, EDGES, End, Program, Step
 from onehop.ops.aggregate import aggregate
 from onehop.ops.attention import attention, gat, gatv2
 
-# What PyG's softmax adds to the sums that it divides by.
+# The number that PyG's softmax adds to the sums in its denominators.
 _EPSILON = 1e-16
-# Columns of a head from which a weighted sum by heads is at least as fast as the program: 20,000 nodes,
-# 200,000 edges of 128 columns, forward and backward, 22 ms and 37 with 1 head, 120 and 72 with 16, 969 and 88
-# with 128.
+# If heads have at least this many columns, a weighted sum by heads is at least as fast as the program. For
+# 20,000 nodes and 200,000 edges of 128 columns, forward and backward, the sum and the program took 22 and 37
+# ms with 1 head, 120 and 72 ms with 16 heads, and 969 and 88 ms with 128 heads.
 _LEAST_COLUMNS = 16
 
 Run = Callable[[Graph, Sequence[Tensor]], Tensor]
 
 
 class Rule(NamedTuple):
-    """The operator that a program's reduced messages are.
+    """The operator that computes a program's reduced messages.
 
     Attributes:
-        name: As ``explain`` shows it.
-        run: Computes the reduced messages, [num_dst, width], of the operands that
+        name: The name that ``explain`` shows.
+        run: Computes the reduced messages, [num_dst, width], from the operands that
             :func:`onehop.ops.message.reduce_messages` takes.
         constant: The operand through which the operator passes no gradient; None if there is none.
-        is_complex: Whether it computes complex numbers too.
+        is_complex: Whether the operator also takes complex numbers.
     """
 
     name: str
@@ -45,11 +45,11 @@ class Rule(NamedTuple):
 
 @lru_cache(maxsize=256)
 def rule_of(program: Program, reduce: str) -> Rule | None:
-    """Return the operator that a program's reduced messages are; None if they are none.
+    """Return the operator that computes a program's reduced messages; None if there is no such operator.
 
     Args:
         program: The message.
-        reduce: Its reduction.
+        reduce: The reduction.
     """
     matcher = _Matcher(program)
     values, scale = matcher.factors(program.result)
@@ -59,7 +59,7 @@ def rule_of(program: Program, reduce: str) -> Rule | None:
 
 
 def _aggregated(graph: Graph, x: Tensor, weight: Tensor | None, reduce: str) -> Tensor:
-    """The sources' rows, reduced; complex ones as real rows, the real parts beside the imaginary ones."""
+    """Reduces the sources' rows; complex rows become real rows, [real parts, imaginary parts]."""
     if not x.is_complex():
         return aggregate(graph, x, weight, reduce)
     both = torch.cat([x.real, x.imag], -1)
@@ -76,7 +76,7 @@ class _Matcher:
         self._width = program.width_of
 
     def copies(self, values: list[int], reduce: str) -> Rule | None:
-        """The sum, mean, maximum or minimum of sources' rows, or the sum or mean of weighted ones."""
+        """Match a sum, mean, maximum or minimum of sources' rows, or a sum or mean of weighted rows."""
         x, *weights = sorted(values, key=lambda v: (self._width(v), self._is(v, End.SOURCE)), reverse=True)
         if not self._is(x, End.SOURCE) or self._width(x) != self._program.width:
             return None
@@ -103,7 +103,7 @@ class _Matcher:
         return Rule(f"the weighted {reduce} of sources", run, is_complex=True)
 
     def attention(self, values: list[int]) -> Rule | None:
-        """The sum of rows that are weighted by a softmax and, as of dropout, by a number an edge and head."""
+        """Match a sum of rows weighted by a softmax and, as in dropout, by one number per edge and head."""
         scores = {value: argument for value in values if (argument := self._softmax(value)) is not None}
         if len(scores) != 1:
             return None
@@ -118,7 +118,7 @@ class _Matcher:
         return self._sums(score, heads, rows[0], mask) or self._products(score, heads, rows[0], mask)
 
     def _sums(self, score: int, heads: int, rows: int, mask: int | None) -> Rule | None:
-        """GAT: scores are sums of numbers of both ends, and of the edge."""
+        """Match GAT: scores are sums of numbers of both ends and, optionally, of the edge."""
         summed, slope = self._activated(score)
         ends = self._ends(summed)
         if ends is None or not self._is(rows, End.SOURCE):
@@ -133,7 +133,7 @@ class _Matcher:
         return Rule("GAT's attention", run, mask)
 
     def _products(self, score: int, heads: int, rows: int, mask: int | None) -> Rule | None:
-        """GATv2, or dot products: scores are products, added up over each head's columns."""
+        """Match GATv2 or dot products: scores are products, summed over each head's columns."""
         (values, scale), width = self.factors(score), heads
         collected = self._step(values[0], "collect") if len(values) == 1 else None
         if collected is not None:
@@ -141,7 +141,7 @@ class _Matcher:
             scale *= inside
         if len(values) != 2 or any(self._width(value) != width for value in values):
             return None
-        # The destinations' queries, or GATv2's vector.
+        # The query is the destinations' operand, or GATv2's vector.
         query, key = sorted(values, key=lambda value: not self._is(value, End.FIXED, End.TARGET))
         if self._is(query, End.FIXED) and scale == 1:
             return self._of_pairs(key, heads, rows, mask, att=query)
@@ -181,7 +181,7 @@ class _Matcher:
         return Rule("dot-product attention", run, mask)
 
     def factors(self, value: int) -> tuple[list[int], float]:
-        """The values, narrow where they are spread, and the number that a value is the product of."""
+        """Return the factors of a product: values (before spreading, if they are spread), and a number."""
         step = self._step(value, "multiply", "spread", "scale")
         if step is None:
             return [value], 1.0
@@ -193,7 +193,7 @@ class _Matcher:
         return values, scale
 
     def _softmax(self, value: int) -> int | None:
-        """The scores that a value is PyG's softmax of, over each destination's edges; None if it is none."""
+        """Return the scores if a value is PyG's softmax of them over each destination's edges; else None."""
         divided = self._step(value, "divide")
         if divided is None:
             return None
@@ -206,21 +206,21 @@ class _Matcher:
         return scores if total is not None and total.inputs == (raised,) and highest == (scores,) else None
 
     def _activated(self, value: int) -> tuple[int, float]:
-        """The input of a leaky relu, and its negative slope: 1 for another value."""
+        """Return the input of a leaky relu and its negative slope; for another value, itself and 1."""
         step = self._step(value, "leaky_relu", "relu")
         if step is None:
             return value, 1.0
         return step.inputs[0], step.numbers[0] if step.operation == "leaky_relu" else 0.0
 
     def _ends(self, value: int) -> tuple[int, int, int | None] | None:
-        """The operands of the sources, the destinations and, if any, the edges that a value is the sum of."""
+        """Return the operands of sources, destinations and edges (or None) whose sum a value is, or None."""
         by_end = self._by_end(value) or {}
         if not {End.SOURCE, End.TARGET} <= by_end.keys() <= {End.SOURCE, End.TARGET, End.EDGE}:
             return None
         return by_end[End.SOURCE], by_end[End.TARGET], by_end.get(End.EDGE)
 
     def _by_end(self, value: int) -> dict[End, int] | None:
-        """The operands that a value is the sum of, one an end; None if it is another sum."""
+        """Return the operands whose sum a value is, with one for each end; None if it is another sum."""
         if value < len(self._operands):
             return {self._operands[value].end: value}
         step = self._step(value, "add")
@@ -233,7 +233,7 @@ class _Matcher:
         return value < len(self._operands) and self._operands[value].end in ends
 
     def _step(self, value: int, *operations: str) -> Step | None:
-        """The step that makes a value, if it does one of these, with a head's columns next to each other."""
+        """Return the step that makes a value, if it is one of these operations on consecutive columns."""
         number = value - len(self._operands)
         step = self._program.steps[number] if number >= 0 else None
         if step is None or step.operation not in operations:
@@ -241,7 +241,7 @@ class _Matcher:
         return None if step.operation in ("spread", "collect") and step.numbers[0] else step
 
     def _inputs(self, value: int, *operations: str) -> tuple[int, ...] | None:
-        """The inputs of a chain of such steps, the last one first."""
+        """Return the inputs of a chain of such steps, the last step first."""
         inputs: tuple[int, ...] = (value,)
         for operation in operations:
             step = self._step(inputs[0], operation)
@@ -256,9 +256,10 @@ def _by_head(rows: Tensor, heads: int) -> Tensor:
 
 
 def _flat(out: Tensor) -> Tensor:
-    """[rows, heads * width]. No view, which autograd would treat otherwise.
+    """Return the result as [rows, heads * width]; it is not a view for autograd.
 
-    A copy where it is recorded: backward passes read the result, PyG's do not, so a program may write to it.
+    It is a copy if autograd records it: our backward passes read the result, PyG's do not, so a program may
+    write to it.
     """
     out = out.clone() if out.requires_grad else out
     flat: Tensor = torch.ops.aten._unsafe_view(out, (out.size(0), out.size(1) * out.size(2)))

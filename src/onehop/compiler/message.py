@@ -37,15 +37,15 @@ _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONL
 def arguments_of(
     graph: Graph, fn: Callable[..., Any], operands: dict[str, Any]
 ) -> tuple[list[Argument], list[Tensor]]:
-    """The arguments of a message, and the tensors behind them, each once.
+    """Return the arguments of a message, and the tensors from which they are made, each once.
 
     Args:
-        graph: Over which edges.
+        graph: The graph.
         fn: The message.
-        operands: Of these, by name.
+        operands: The operands by name.
 
     Raises:
-        ArgumentError: A parameter has no operand, an operand no parameter, or it does not fit the graph.
+        ArgumentError: A parameter has no operand, an operand has no parameter, or it does not fit the graph.
     """
     each: list[Argument] = []
     tensors: list[Tensor] = []
@@ -92,7 +92,7 @@ def _parameters_of(fn: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def _of_nodes(graph: Graph, name: str, operand: str, value: Any, tensors: list[Tensor]) -> Argument:
-    """The argument that has a row of a node for every edge."""
+    """Return an argument that has a node's row for every edge."""
     sends = name.endswith("_j")
     if isinstance(value, tuple | list):
         if len(value) != 2:
@@ -118,7 +118,7 @@ def _of_nodes(graph: Graph, name: str, operand: str, value: Any, tensors: list[T
 
 
 def _of_edges(graph: Graph, name: str, value: Any, tensors: list[Tensor]) -> Argument:
-    """The argument that has a row for every edge, or is the same for all."""
+    """Return an argument that has a row for every edge, or is the same for all edges."""
     if not isinstance(value, Tensor):
         return Argument(name, Kind.VALUE, None, value)
     _check(name, value)
@@ -149,35 +149,36 @@ _NAMES = {"add": "sum", **{name: name for name in PARTS}}
 def message(
     graph: Graph, fn: Callable[..., Tensor], /, reduce: str | Sequence[str] = "sum", **operands: Any
 ) -> Tensor:
-    """Computes a function of every edge's rows and reduces it over each destination.
+    """Compute a function of every edge's rows and reduce the results over each destination.
 
     ``out[i] = reduce over the edges e = (j -> i) of fn(rows of i, of j and of e)``
 
-    The function is watched on a few edges and becomes a program over tiles of edges, of which nothing of size
-    edges times width is made. Where it has steps that programs have not, it runs in blocks of edges, again in
-    the backward pass.
+    The function is traced on a few edges and compiled to a program over tiles of edges, so that no tensor of
+    size edges times width is made. If it has steps that programs do not support, it runs in blocks of edges,
+    and again in the backward pass.
 
     Args:
         graph: The graph, with edges on the CPU.
-        fn: The message, of the edges' rows, one in dimension 0 of each, to [edges, ...]; a module too. Its
-            parameters say by their names what they are: ``x_j`` and ``x_i`` have the rows of the operand
-            ``x`` at the edge's source and destination; ``index`` has the number of its destination,
-            ``size_i`` the number of destinations, and ``ptr`` is None, for ``softmax`` of PyG; any other is
-            the operand of that name. It must treat each edge on its own, except for sums and softmaxes over
-            ``index``. Its code is read first: it must only compute, with torch's functions, methods of
-            tensors, modules, and functions of the same kind.
-        reduce: "sum" ("add"), "mean", "max", "min", "var" or "std"; of a list of these, the results are side
-            by side along the last dimension.
+        fn: The message: a function or module that takes a row for each edge, in dimension 0 of its arguments,
+            and returns [edges, ...]. The names of its parameters say what they are: ``x_j`` and ``x_i`` are
+            the rows of the operand ``x`` at the edges' sources and destinations; ``index`` is the
+            destinations' numbers, ``size_i`` is the number of destinations, and ``ptr`` is None (for PyG's
+            ``softmax``); any other parameter is the operand with that name. ``fn`` must treat each edge
+            separately, except for sums and softmaxes over ``index``. Its code is read first: it must only
+            compute, with torch's functions, methods of tensors, modules, and functions that also only
+            compute.
+        reduce: "sum" ("add"), "mean", "max", "min", "var" or "std"; for a list of these, the results are
+            concatenated along the last dimension.
         **operands: For ``x_i`` and ``x_j``, ``x``: a tensor with a row for every node, or a pair (sources,
-            destinations). Others: tensors [E, ...], in the caller's edge order; [1, ...] or without
-            dimensions, the same for all edges; and numbers, texts and None. Differentiable, as are leaves,
-            such as parameters of modules, that ``fn`` uses besides.
+            destinations). Others: tensors [E, ...], in the caller's edge order; tensors [1, ...] or without
+            dimensions, the same for all edges; numbers, strings and None. The result is differentiable in
+            tensors, and in leaf tensors that ``fn`` uses, such as parameters of modules.
 
     Returns:
         [num_dst, ...], the shape of a message; 0 for destinations without edges.
 
     Raises:
-        ArgumentError: An operand does not fit, or ``fn`` cannot run so; the text says why.
+        ArgumentError: An operand does not fit, or ``fn`` cannot be used as a message; the text says why.
 
     Examples:
         >>> import onehop, torch
@@ -191,7 +192,7 @@ def message(
                 [8.]])
     """
     if torch.compiler.is_compiling():
-        # The program goes on after it: what watches operations cannot be traced itself.
+        # A graph break: the modes that watch operations cannot be traced.
         return torch.compiler.disable(_message)(graph, fn, reduce, operands)  # type: ignore[no-any-return]
     return _message(graph, fn, reduce, operands)
 
@@ -199,7 +200,7 @@ def message(
 def _message(
     graph: Graph, fn: Callable[..., Tensor], reduce: str | Sequence[str], operands: dict[str, Any]
 ) -> Tensor:
-    """As :func:`message`."""
+    """Run :func:`message` outside of torch.compile."""
     if not isinstance(graph, Graph):
         raise ArgumentError(
             f"graph: expected an onehop.Graph, got {type(graph).__name__}; "
@@ -251,10 +252,10 @@ def _message(
 
 
 def _reading_of(fn: Callable[..., Any]) -> Reading:
-    """All that a function can reach.
+    """Return everything that a function can reach.
 
     Raises:
-        Opaque: It may do more than to compute.
+        Opaque: The function may do more than compute.
     """
     if isinstance(fn, Module):
         reason = modules_reason(fn.modules())
@@ -270,8 +271,8 @@ class FunctionCode:
 
     Attributes:
         fn: The function.
-        reductions: Some of :data:`.rows.PARTS`.
-        others: What stands for leaves that it uses, by their ids.
+        reductions: Names from :data:`.rows.PARTS`.
+        others: The tensors that replace leaf tensors of the function, by the leaves' ids.
     """
 
     fn: Callable[..., Tensor]
@@ -279,23 +280,23 @@ class FunctionCode:
     others: tuple[tuple[int, Tensor], ...] = ()
 
     def message(self, **arguments: Any) -> Tensor:
-        """The messages of edges."""
+        """Return the messages of edges."""
         if not self.others:
             return self.fn(**arguments)
         with _Renamed(dict(self.others)):
             return self.fn(**arguments)
 
     def reduce(self, rows: BlockRows) -> Tensor:
-        """The messages, reduced over rows."""
+        """Return the messages, reduced over rows."""
         return _reduced(rows, self.reductions)
 
     def renamed(self, others: dict[int, Tensor]) -> tuple["FunctionCode", set[int]]:
-        """Copies it, with other tensors instead of the leaves."""
+        """Return a copy with other tensors instead of the leaf tensors."""
         return FunctionCode(self.fn, self.reductions, tuple(others.items())), set(others)
 
 
 class _Renamed(TorchFunctionMode):
-    """Puts other tensors in place of some wherever they are used."""
+    """A mode that replaces some tensors by others in all calls of torch functions."""
 
     def __init__(self, others: dict[int, Tensor]) -> None:
         super().__init__()
@@ -333,7 +334,7 @@ def _refusal_of(read: Read, names: tuple[str, ...]) -> str | None:
 
 
 def _first_edges(graph: Graph, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Numbers, sources and destinations of the first ``count`` edges, in the graph's order."""
+    """Return numbers, sources and destinations of the first ``count`` edges, in the graph's order."""
     places = torch.arange(count, device="cpu")
     numbers = places if graph.perm is None else graph.perm[:count].long()
     targets = torch.searchsorted(graph.rowptr.long(), places, right=True) - 1
@@ -356,7 +357,7 @@ def _in_blocks(
 
 
 def _over_no_edges(graph: Graph, code: FunctionCode, each: list[Argument], tensors: list[Tensor]) -> Tensor:
-    """The result without edges, whose shape the function says for no rows."""
+    """Return the result for a graph without edges; its shape comes from calling the function on no rows."""
     block = whole_block(graph)
     chosen = Choice(graph, block)
     return code.reduce(

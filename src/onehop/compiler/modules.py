@@ -1,4 +1,4 @@
-"""Modules that a message calls: what keeps them from being watched on a few edges; modules in programs."""
+"""Conditions on the modules that a message calls, and modules in exported programs."""
 
 from collections.abc import Iterable
 from operator import attrgetter
@@ -10,22 +10,22 @@ from torch.nn import Module
 from torch.nn.modules import module as torch_module
 
 MODULE_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-"""Where a module keeps its hooks."""
+"""The attributes in which a module keeps its hooks."""
 
 global_hooks = attrgetter(*(f"_global{name}" for name in MODULE_HOOKS))
-"""Reads the hooks for every module from torch's file of modules. No function: every layer calls it."""
+"""Reads the global module hooks from torch's module file; an attrgetter, because every layer calls it."""
 
 
 def itself(module: Any) -> Any:
-    """The module that ``torch.export`` shows as an object of a class derived from the module's.
+    """Return the module itself if ``torch.export`` shows it as an object of a derived class.
 
-    It does so with all modules of a model that has one of them in two places.
+    torch.export does so for all modules of a model that contains a module twice.
     """
     return module.get_base() if isinstance(module, _AttrProxy) else module  # type: ignore[attr-defined]
 
 
 def modules_reason(modules: Iterable[Module]) -> str | None:
-    """Return why modules keep the message that calls them from running here; None if they do not."""
+    """Return why a message that calls these modules cannot run in onehop; None if it can."""
     for module in modules:
         if isinstance(module, torch.jit.ScriptModule) or type(module).__module__.startswith("torch._dynamo"):
             return "a module in it is compiled"
@@ -41,5 +41,5 @@ def modules_reason(modules: Iterable[Module]) -> str | None:
 
 
 def has_global_hooks() -> bool:
-    """Return whether torch has hooks for every module."""
+    """Return whether hooks for all modules are registered with torch."""
     return any(global_hooks(torch_module))

@@ -1,7 +1,7 @@
-"""The meanings of torch's operations in a program, and the reading of a message that was watched.
+"""The meanings of torch's operations in a program, and the conversion of a traced message.
 
-Every operation that the message led to has its meaning here, or the message is not compiled. Tensors that are
-the same for all edges are taken as they are.
+A message is compiled only if every operation in its trace has a meaning here. Tensors that are the same for
+all edges are used as they are.
 """
 
 import math
@@ -17,11 +17,11 @@ from onehop.messages import APART
 
 
 def read(reader: Reader, linear: bool) -> Read:
-    """Read a message.
+    """Convert a traced message to programs.
 
     Args:
-        reader: A new reader of the message. After this it has the tensors that terms number.
-        linear: Whether the messages are added up or averaged, and no more.
+        reader: A new reader of the message. Afterwards it has the tensors that terms refer to by number.
+        linear: Whether the reduction is only a sum or a mean.
 
     Raises:
         NotCompiled: The message has an operation, a shape or a dtype that programs do not have.
@@ -128,7 +128,7 @@ def _silu(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
 
 @means("gelu")
 def _gelu(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
-    """A number times the normal distribution up to it: by erf, or approximately by a sigmoid."""
+    """The GELU: x times the standard normal CDF of x, by erf or approximately by a sigmoid."""
     row = reader.row(bound["self"])
     if bound.get("approximate", "none") == "none":
         to_erf = reader.emit("erf", reader.emit("scale", row, p=math.sqrt(0.5)))
@@ -155,7 +155,7 @@ def _power(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
 
 @means("view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "alias", "clone", "contiguous")
 def _same(reader: Reader, bound: dict[str, Any], result: Any) -> Row | Joined | Stacked:
-    """A row of another shape with the same numbers."""
+    """A row with another shape and the same numbers."""
     if bound.get("memory_format") not in (None, torch.contiguous_format, torch.preserve_format):
         raise NotCompiled("uses another layout of memory")
     rows = reader.either(bound["self"])
@@ -196,7 +196,7 @@ def _logarithms_of_shares(reader: Reader, bound: dict[str, Any], result: Any) ->
 
 
 def _raised(reader: Reader, bound: dict[str, Any], result: Any) -> tuple[Row, Row]:
-    """A row less its largest number along a dimension, and the sum of what e to the power of these is."""
+    """A row minus its maximum along a dimension, and the sum of the exponentials of the differences."""
     row, shape = reader.row(bound["self"]), tuple(result.shape[1:])
     dims = {bound["dim"] % result.dim() - 1}
     less = reader.emit("subtract", row, reader.spread(reader.collected(row, dims, "largest"), shape))
@@ -212,7 +212,7 @@ def _averaged(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
 
 @means("native_layer_norm")
 def _normalised(reader: Reader, bound: dict[str, Any], result: Any) -> list[Row]:
-    """A row less its mean, divided by its deviation, with the mean and the inverse of the deviation."""
+    """A row minus its mean, divided by its standard deviation; with the mean and the inverse deviation."""
     row, dims = reader.row(bound["input"]), len(bound["normalized_shape"])
     last, shares = set(range(len(row.shape) - dims, len(row.shape))), 1 / math.prod(row.shape[-dims:])
     mean = reader.emit("scale", reader.collected(row, last), p=shares)
@@ -292,7 +292,7 @@ def _product_and_sum(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
 def _sliced(reader: Reader, bound: dict[str, Any], result: Any) -> Row | Joined | Stacked:
     source, dim = bound["self"], bound.get("dim", 0) % bound["self"].dim()
     if dim == 0:
-        return reader.either(source)  # of all edges, as the trace has seen
+        return reader.either(source)  # the index selects all edges, as the trace has shown
     row = reader.row(source)
     if dim != 1 or bound.get("step", 1) != 1 or len(row.shape) != 1:
         raise NotCompiled("takes columns of what is no operand")
@@ -351,7 +351,7 @@ def _largest(reader: Reader, bound: dict[str, Any], result: Any) -> Row:
 
 @means("index_select.default", "index.Tensor")
 def _taken(reader: Reader, bound: dict[str, Any], result: Any) -> Row | Unread:
-    """For every edge, the row of its destination."""
+    """The row of its destination, for every edge."""
     if not reader.of_destinations(bound["self"]):
         return Unread("takes rows by number")
     return reader.row(bound["self"])

@@ -1,4 +1,4 @@
-"""The reader of a message: what its tensors are, and the steps that lead to them."""
+"""The reader of a traced message: the meaning of its tensors, and the steps that compute them."""
 
 import math
 from typing import Any
@@ -28,29 +28,30 @@ from onehop.compiler.values import (
 from onehop.compiler.watches import Returned
 from onehop.messages import APART, EDGES, OF_ROWS, End, Step
 
-# Numbers of the largest matrix that a tile's rows are multiplied by: larger ones do not stay in the caches.
+# The maximal number of entries of a matrix that multiplies a tile's rows; larger matrices do not stay in the
+# caches.
 _MOST_IN_MATRIX = 1 << 14
 
-# Parts of a message that are computed apart from each other; there is a run over the edges for each.
+# The maximal number of parts of a message that are computed separately; each needs a pass over the edges.
 _MOST_PARTS = 16
 
 _NUMBERS = "uses numbers of nodes, or what is made from no operand"
 
 
 class Reader(Draft):
-    """The reader.
+    """Converts a traced message to programs.
 
     Args:
-        watched: What the message did with a few edges.
-        rows: For the ids of its arguments with a row for every edge: where rows come from, and from which
+        watched: The trace of the message on a few edges.
+        rows: By the ids of arguments with a row for every edge: the origin of the rows, and the number of the
             operand of ``propagate``.
-        wholes: For the ids of its other arguments: which operand of ``propagate`` they are.
+        wholes: By the ids of other arguments: the number of the operand of ``propagate``.
         operands: The operands of ``propagate``.
-        hoists: The ends whose products with matrices are computed for nodes.
+        hoists: The ends whose products with matrices are computed for nodes instead of edges.
 
     Attributes:
-        watched: As given.
-        tensors: Those that terms number after the operands.
+        watched: The trace, as given.
+        tensors: The tensors that terms number after the operands.
     """
 
     def __init__(
@@ -73,10 +74,10 @@ class Reader(Draft):
         self._results: dict[int, Row | Joined | Stacked | Unread] = {}
 
     def finished(self, linear: bool) -> Read:
-        """The programs whose results are the message; a last linear step is left behind their sums.
+        """Return the programs that compute the message; a last linear step is applied after the sums.
 
         Args:
-            linear: Whether the messages are added up or averaged, and no more.
+            linear: Whether the reduction is only a sum or a mean.
         """
         if self.watched.returned is not None:
             return self._reduced(self.watched.returned)
@@ -92,7 +93,7 @@ class Reader(Draft):
         return Read(tuple(map(self.part, values)), message.shape, self._dtype, self.draws, stays, step)
 
     def _reduced(self, returned: Returned) -> Read:
-        """The program of messages that the layer reduces itself, and what it makes of them."""
+        """Return the program of messages that the layer itself reduces, and the results that it returns."""
         names, messages = [], set[Row]()
         for tensor in returned.tensors:
             row, name = self.row(tensor), EDGES
@@ -115,7 +116,7 @@ class Reader(Draft):
         return Read((self.part(row.value),), row.shape, self._dtype, self.draws, True, returned=results)
 
     def _without_last(self, value: int) -> tuple[int, Behind | None]:
-        """A value without its last linear step, if that is what it ends with, and the step."""
+        """Return a value without its last linear step, and this step; None if it does not end with one."""
         bias, product = None, self.step_of(value)
         if product is not None and product.operation == "add":
             term = self.term_of(product.inputs[1])
@@ -129,7 +130,7 @@ class Reader(Draft):
         return product.inputs[0], Behind(matrix, bias)
 
     def follow(self, operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        """Notes what an operation made."""
+        """Notes the meaning of an operation's result."""
         name = name_of(operation)
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         touched = any(self._is_known(tensor) for tensor in tensors)
@@ -169,7 +170,7 @@ class Reader(Draft):
             self._results[id(out)] = row
 
     def has_rows(self, tensor: Tensor) -> bool:
-        """Return whether a tensor has something for every edge."""
+        """Return whether a tensor has the edges' dimension."""
         return self.watched.place(tensor) is not None
 
     def _is_known(self, tensor: Tensor) -> bool:
@@ -185,7 +186,7 @@ class Reader(Draft):
     # Operands
 
     def either(self, tensor: Any) -> Row | Joined | Stacked:
-        """The rows of a tensor that has one for every edge."""
+        """Return the rows of a tensor that has a row for every edge."""
         rows = self._results.get(id(tensor))
         if isinstance(rows, Unread):
             raise NotCompiled(rows.why)
@@ -205,7 +206,7 @@ class Reader(Draft):
         return row
 
     def row(self, tensor: Any) -> Row:
-        """The rows of a tensor, computed or read."""
+        """Return the rows of a tensor, computed or read; raise NotCompiled for a concatenation."""
         rows = self.either(tensor)
         if not isinstance(rows, Row):
             raise NotCompiled("uses a concatenation other than in a product")
@@ -224,12 +225,12 @@ class Reader(Draft):
         if whole is not None:
             return Fixed(end, whole, shape)
         if tensor.requires_grad and not self._constant:
-            # What the trace made of an operand leads to a copy of it.
+            # The tensor was computed from the trace's copy of an operand.
             raise NotCompiled("computes with an operand that is the same for all edges")
         return Fixed(end, self._operands + position(tensor, self.tensors), shape)
 
     def are_zeros(self, tensor: Tensor) -> bool:
-        """Return whether nothing has been written to a tensor of zeros."""
+        """Return whether a tensor is still the zeros that it was filled with."""
         return isinstance(self._results.get(id(tensor)), Zeros)
 
     def of_destinations(self, tensor: Tensor) -> bool:
@@ -237,7 +238,7 @@ class Reader(Draft):
         return self.watched.destinations.have_rows(tensor)
 
     def broadcast(self, operand: Any, shape: tuple[int, ...]) -> Row:
-        """An operand's rows, of the shape of the result's."""
+        """Return an operand's rows, broadcast to the shape of the result's rows."""
         if not isinstance(operand, Tensor):
             raise NotCompiled("computes with what is no number")
         if not self._is_known(operand):
@@ -257,10 +258,11 @@ class Reader(Draft):
         return self.spread(Row(padded, row.value), shape)
 
     def product(self, left: Tensor, matrix: Tensor, bias: Tensor | None) -> Row:
-        """Rows times a matrix, [columns, width].
+        """Return rows times a matrix, [columns, width].
 
-        For nodes where it can be; for all edges before they are visited, if the rows are many columns of an
-        operand of edges and the messages are not kept, whose memory it would double; in the tile otherwise.
+        If possible, the product is computed for nodes. If the rows are many columns of an operand of edges,
+        it is computed for all edges in advance, unless messages are kept, because that would double the
+        memory. Otherwise it is computed in the tile.
         """
         source = self.either(left)
         rows = source.rows if isinstance(source, Joined) else (self.row(left),)
@@ -281,7 +283,8 @@ class Reader(Draft):
             if summands is not None and (early or self._may_hoist(summands, plain)):
                 for term, sign in summands:
                     factor = self._fixed_term(piece if sign > 0 else -piece, End.MATRIX, tuple(piece.shape))
-                    # Not added up, even of one term: infinite numbers meet as they do in the sum.
+                    # The products are not added up, even for one term, so that infinite numbers give the same
+                    # results as in the sum.
                     of_nodes.setdefault(term.end, []).append((term, factor.at))
                 continue
             if piece.numel() > _MOST_IN_MATRIX:
@@ -299,16 +302,16 @@ class Reader(Draft):
         return total if bias is None else self.emit("add", total, self.broadcast(bias, (width,)))
 
     def _may_hoist(self, summands: Products, plain: set[int]) -> bool:
-        """Return whether the product of a sum is made of products for nodes.
+        """Return whether the product of a sum is computed from products for nodes.
 
-        A small difference of large rows, as of positions, loses its digits where each row is multiplied. So
-        it is done only if the rows are multiplied alone, too: then they are in ``plain``.
+        A small difference of large rows, such as positions, loses digits if each row is multiplied
+        separately. So this is done only if a row is also multiplied alone elsewhere; then it is in ``plain``.
         """
         ends = {term.end for term, _ in summands}
         return ends <= self._hoists and (len(summands) == 1 or any(id(term) in plain for term, _ in summands))
 
     def slices(self, tensor: Any) -> tuple[Row | Joined, ...]:
-        """The slices of an edge's row along its first dimension."""
+        """Return the slices of an edge's row along its first dimension."""
         rows = self.either(tensor)
         if isinstance(rows, Stacked):
             return rows.rows
@@ -322,9 +325,9 @@ class Reader(Draft):
 
 
 def _is_wide(summands: Products, width: int) -> bool:
-    """Return whether a value is an operand of edges that a library had better multiply.
+    """Return whether a value is a wide operand of edges, whose product a library should compute.
 
-    So that no tensor is larger than what was passed in, a product of this width must not have more columns.
+    The product must not have more columns than the operand, so that no tensor is larger than the operands.
     """
     ((term, _), *others) = summands
     is_of_edges = not others and term.end is End.EDGE

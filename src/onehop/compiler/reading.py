@@ -1,7 +1,7 @@
-"""Reading of a message: all that its code can reach, in a layer and outside, only computes.
+"""Analysis of a message: whether all code that it can reach, in the layer and outside, only computes.
 
-The message of a layer names attributes of the layer and of the modules in it, and functions. Their code is
-followed, not run. What may do more than to compute raises :class:`.functions.Opaque`.
+The message of a layer names attributes of the layer and of its submodules, and functions. Their code is read,
+not run. Code that may do more than compute raises :class:`.functions.Opaque`.
 """
 
 import itertools
@@ -28,30 +28,30 @@ from onehop.compiler.trusted import (
 )
 
 STORES = ("_parameters", "_buffers", "_modules")
-"""Where a module keeps what it has."""
+"""The attributes in which a module keeps parameters, buffers and submodules."""
 
 OF_MODULES = frozenset(vars(Module())) - {"training"}
-"""What modules keep for themselves, or what is looked at at every call."""
+"""Internal attributes of modules; those that matter are checked in every call."""
 
-# What classes may have of Python's own without another meaning of calls, attributes and elements; and what is
-# not Python's: a method of PyG's ChebConv, which layers of other packages took over with its name.
+# Special names that classes may define without changing the meaning of calls, attributes and elements; and
+# one name that is not Python's: a method of PyG's ChebConv, which layers of other packages have copied.
 _PYTHONS = frozenset({
     "__annotate__", "__annotate_func__", "__copy__", "__deepcopy__", "__getstate__", "__init__",
     "__init_subclass__", "__norm__", "__reduce__", "__repr__", "__setstate__", "__str__",
 })  # fmt: skip
-# What changes lists and dictionaries, and may be there for tensors or a user's modules too.
+# Names of methods that change lists and dictionaries; tensors or a user's modules may have them too.
 _CHANGING_LISTS = CHANGING | {"sort", IN_PLACE}
 
 _CALLED = ("__call__", "_call_impl", "__getattr__", "__getattribute__")
 calls = attrgetter(*_CALLED)
-"""Reads how modules are called, and their attributes found."""
+"""Reads the methods by which modules are called and their attributes are found."""
 
-# What containers of parameters have besides these.
+# Attributes that containers of parameters have besides their parameters.
 _OF_LISTS = frozenset(vars(Module())) | {"_keys", "_size"}
 
 
 def of_class(kind: type, name: str, bases: tuple[type, ...]) -> Any:
-    """The attribute of a class, other than from bases that have no part in messages."""
+    """Return the attribute of a class, skipping the given base classes."""
     for base in kind.__mro__:
         if base not in bases and name in vars(base):
             attribute = vars(base)[name]
@@ -60,24 +60,24 @@ def of_class(kind: type, name: str, bases: tuple[type, ...]) -> Any:
 
 
 class Reading:
-    """All that the code of a message can reach.
+    """Everything that the code of a message can reach.
 
     Args:
-        layer: The layer whose message it is, or the module that is one; None for a plain function.
-        bases: Classes that have no part in messages, also as bases of others.
-        names: Attributes of the layer that are the message, or that are read with it.
-        functions: Functions that are the message.
+        layer: The layer with the message, or the module that is the message; None for a plain function.
+        bases: Classes that are not analysed, also as base classes.
+        names: The attributes of the layer that are the message, or that are read with it.
+        functions: The functions that are the message.
 
     Attributes:
-        layer: As given.
-        bases: The given ones, and the bases of all modules.
-        modules: The modules that the message may use: the layer first, then those in it.
-        names: Names of attributes that it may read.
-        functions: Its functions.
-        outside: What it reads outside the layer, or what no guard can know again.
+        layer: The layer, as given.
+        bases: The given classes, and the bases of all modules.
+        modules: The modules that the message may use: the layer first, then its submodules.
+        names: The names of attributes that the message may read.
+        functions: The message's functions.
+        outside: What the message reads outside the layer, or what no guard can recognise.
 
     Raises:
-        Opaque: The message may do more than to compute.
+        Opaque: The message may do more than compute.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Reading:
         self.names = frozenset(names)
         self.outside = Outside()
         self._has_super = False
-        # Functions that are bound, and properties: they are read, and no guard knows them again.
+        # Bound functions and properties are analysed, but no guard can recognise them.
         for each in functions:
             self._add(each, None)
         self._follow_all()
@@ -102,19 +102,19 @@ class Reading:
 
     @property
     def counts_in_c(self) -> bool:
-        """Return whether a number of edges may be asked about in a way that the number does not notice."""
+        """Return whether the code may read the number of edges so that :class:`.Count` does not notice it."""
         return any(IN_C in each.reads for each in self.functions.values())
 
     @property
     def stays(self) -> bool:
-        """Return whether a copy of what it reads can be made, for a run in the backward pass."""
+        """Return whether the values that the message reads can be copied for a run in the backward pass."""
         layer_modules = set() if self.layer is None else set(map(id, self.layer.modules()))
         return not any(
             each is super or isinstance(each, property | classmethod) for each in self.outside.values
         ) and not any(id(module) in layer_modules for module in self.outside.modules)
 
     def tensors(self) -> Iterator[Tensor]:
-        """The tensors of all modules, and those outside."""
+        """Yields the tensors of all modules, and the tensors outside."""
         for module in self.modules:
             yield from module.parameters()
             yield from module.buffers()
@@ -122,10 +122,10 @@ class Reading:
         yield from (each for each in self.outside.values if isinstance(each, Tensor))
 
     def add_others(self, names: frozenset[str]) -> None:
-        """Adds the modules that the layer has under names, with all in them, though the message uses none."""
+        """Adds the layer's submodules with these names, and all modules in them, even if they are unused."""
         first = len(self.modules)
         self._add_modules(self.modules[0], names)
-        # The list grows.
+        # The list grows during this loop.
         for module in itertools.islice(self.modules, first, None):
             self._add_modules(module, None)
 
@@ -134,7 +134,7 @@ class Reading:
             before = self._size()
             for module in self.modules:
                 self._follow(module)
-                # Containers use all that they have.
+                # Container modules use all modules that they contain.
                 self._add_modules(module, self.names if module is self.layer else None)
             for function in list(self.outside.functions):
                 self._add(function, None)
@@ -151,7 +151,7 @@ class Reading:
         return tuple(map(len, collections))
 
     def _follow(self, module: Module) -> None:
-        """Looks at the functions of a module's class, and at what it has as attributes."""
+        """Analyses the functions of a module's class, and the module's attributes."""
         kind, state = type(module), vars(module)
         for base in kind.__mro__:
             if base not in self.bases and not is_trusted(base):
@@ -168,14 +168,14 @@ class Reading:
                 except Opaque:
                     if self._is_own(name) or isinstance(value, types.FunctionType):
                         raise
-                    self.outside.values.append(value)  # functions of torch and PyG alone read it
+                    self.outside.values.append(value)  # only functions of torch and PyG read it
         if isinstance(module, ParameterList | ParameterDict):
-            for value in (state[name] for name in state.keys() - _OF_LISTS):  # no parameters
+            for value in (state[name] for name in state.keys() - _OF_LISTS):  # these are not parameters
                 self._add(value, None)
                 self.outside.values.append(value)
 
     def _of_class(self, kind: type, name: str) -> Iterator[Any]:
-        """The attribute of a class by a name; of all its bases too where ``super()`` may read them."""
+        """Yields the attribute of a class with a name; for all base classes if ``super()`` may read them."""
         for base in kind.__mro__:
             if base not in self.bases and name in vars(base):
                 attribute = vars(base)[name]
@@ -193,7 +193,7 @@ class Reading:
                 raise Opaque(f"uses {name}, which a {type(holder).__name__} has", self._line(name))
 
     def _is_own(self, name: str) -> bool:
-        """Return whether a function that is not trusted reads attributes by a name."""
+        """Return whether an untrusted function reads attributes with this name."""
         return any(name in each.reads for each in self.functions.values())
 
     def _line(self, name: str) -> Line | None:
@@ -209,14 +209,14 @@ class Reading:
             self._add(attribute, None)
 
     def _add(self, value: Any, line: Line | None) -> None:
-        """Reads a function, or another value that the message may read."""
+        """Analyses a function, or another value that the message may read."""
         if isinstance(value, types.MethodType):
             self.outside.values.append(value)
             check_of(value.__self__, self.outside, line)
             value = value.__func__
         theirs = replaced_by(value)
         if theirs is not value:
-            self.outside.values.append(value)  # the patch's own: what it does depends on more
+            self.outside.values.append(value)  # a function of the patch: its result depends on further state
         value = theirs
         if not isinstance(value, types.FunctionType):
             check_of(value, self.outside, line)
@@ -226,7 +226,7 @@ class Reading:
             self.names |= function.names
             if not self._has_super and any(super in (v for _, v in each.values) for each in _all([function])):
                 self._has_super = True
-                self.outside.values.append(super)  # no guard looks at what it reads
+                self.outside.values.append(super)  # no guard compares what super() reads
 
     def _add_modules(self, parent: Module, names: frozenset[str] | None) -> None:
         for name, child in vars(parent)["_modules"].items():
@@ -270,7 +270,7 @@ class Reading:
             raise Opaque(f"uses a module from outside, and {reason}")
 
     def _is_trusted_module(self, name: str) -> bool:
-        """Return whether an attribute is a module of torch or PyG wherever there is one of that name."""
+        """Return whether all attributes with this name are modules of torch or PyG."""
         children = [vars(module)["_modules"].get(name) for module in self.modules]
         return any(children) and not any(
             (child is not None and not is_trusted(type(child)))
@@ -280,11 +280,11 @@ class Reading:
         )
 
     def _is_known(self, name: str) -> bool:
-        """Return whether a name that a user's function reads is one of a module here, or of tensors."""
+        """Return whether a name that a user's function reads belongs to a module here or to tensors."""
         if name in OF_MODULES or name.startswith("reset_"):
             return False
         if name in CHANGING:
-            # Not of containers of modules, which these methods change.
+            # Methods that change a container of modules are excluded.
             methods = [each for module in self.modules for each in self._of_class(type(module), name)]
             return bool(methods) and not any(map(is_trusted, methods))
         if any(computes(vars(each).get(name)) for each in self.outside.values if is_module(each)):
@@ -292,7 +292,7 @@ class Reading:
         return is_of_tensors(name) or self._has(name)
 
     def _has(self, name: str) -> bool:
-        """Return whether a module or an object that holds values has an attribute."""
+        """Return whether a module, or an object that holds values, has an attribute with this name."""
         return any(name in vars(holder) for holder in self.outside.holders) or any(
             name in vars(module)
             or any(name in vars(module)[store] for store in STORES)
@@ -302,7 +302,7 @@ class Reading:
 
 
 def _all(functions: Iterable[Known]) -> Iterator[Known]:
-    """Functions, and those that they read."""
+    """Yields functions and the functions that they read."""
     waiting = list(functions)
     while waiting:
         function = waiting.pop()

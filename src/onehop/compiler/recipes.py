@@ -1,7 +1,7 @@
-"""Recipes of the tensors that a message uses for all edges: how they follow from those of a layer.
+"""Recipes for the tensors that a message uses for all edges: how to compute them from a layer's tensors.
 
-A trace finds the tensors themselves, such as a transposed weight. A recipe has the operations that made them,
-and makes them again from the tensors that the layer has then.
+A trace finds such tensors, for example a transposed weight. A recipe has the operations that made them, and
+can make them again from the layer's current tensors.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,13 +13,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 Call = tuple[Any, tuple[Any, ...], dict[str, Any], Any]
-"""An operation, its arguments without and with a name, and its result."""
+"""An operation, its positional and keyword arguments, and its result."""
 
 _Step = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
 
 class Tape(TorchDispatchMode):
-    """Notes the operations inside the block.
+    """Records the operations inside the block.
 
     Attributes:
         calls: The operations.
@@ -39,7 +39,7 @@ class Tape(TorchDispatchMode):
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The place of a tensor among the sources, which come first, and the results of steps."""
+    """The place of a tensor in the list of sources followed by results of steps."""
 
     at: int
 
@@ -49,15 +49,15 @@ class Recipe:
     """The operations that make tensors.
 
     Attributes:
-        steps: Operations and their arguments, without and with a name.
-        results: The places of the tensors.
+        steps: The operations with their positional and keyword arguments.
+        results: The positions of the tensors among sources and results of steps.
     """
 
     steps: tuple[_Step, ...]
     results: tuple[int, ...]
 
     def tensors(self, sources: Sequence[Tensor]) -> list[Tensor]:
-        """The tensors, from the sources; differentiable."""
+        """Compute the tensors from the sources; differentiable."""
         values = _values(self.steps, sources)
         return [values[at] for at in self.results]
 
@@ -85,19 +85,19 @@ class _Unknown(Exception):
 
 
 def recipe_of(tensors: Sequence[Tensor], sources: Sequence[Tensor], calls: Sequence[Call]) -> Recipe | None:
-    """The recipe of tensors; None if the sources and the operations do not tell how they are made.
+    """Return the recipe of tensors; None if they are not made from the sources by these operations.
 
     Args:
-        tensors: The tensors, to which no operation has written.
-        sources: What they may be made of.
-        calls: The operations that made them, among others.
+        tensors: The tensors; no operation has written to them.
+        sources: The tensors that they may be made from.
+        calls: The recorded operations, including those that made the tensors.
     """
     writer = _Writer(sources, calls)
     try:
         results = tuple(writer.place(tensor).at for tensor in tensors)
     except _Unknown:
         return None
-    # Where no gradient was recorded on the way, one would be now.
+    # If an intermediate tensor was made without recording gradients, the recipe would record them.
     again = _values(writer.steps, sources)[len(sources) :]
     same = all(
         one.requires_grad == other.requires_grad for one, other in zip(again, writer.outs, strict=True)
@@ -106,14 +106,15 @@ def recipe_of(tensors: Sequence[Tensor], sources: Sequence[Tensor], calls: Seque
 
 
 class _Writer:
-    """Writes the steps of a recipe. Not a function inside another, which would keep tensors by a circle."""
+    """Writes the steps of a recipe. A class, because an inner function would keep tensors in a cycle."""
 
     def __init__(self, sources: Sequence[Tensor], calls: Sequence[Call]) -> None:
         self.steps: list[_Step] = []
         self.outs: list[Tensor] = []
         self._count = len(sources)
         self._places = {id(tensor): at for at, tensor in reversed(list(enumerate(sources)))}
-        # A number that becomes a tensor is the argument and the result of one operation, which makes nothing.
+        # An operation that turns a number into a tensor has the same tensor as argument and result; it makes
+        # nothing.
         self._makers = {
             id(out): call
             for call in calls
@@ -122,7 +123,7 @@ class _Writer:
         }
 
     def place(self, tensor: Tensor) -> _Place:
-        """The place of a tensor, with the steps that make it."""
+        """Return the place of a tensor, after writing the steps that make it."""
         number = id(tensor)
         if number not in self._places:
             if number not in self._makers:

@@ -1,4 +1,4 @@
-"""Messages, as their reductions over the rows of a graph show them: of a block, or compiled."""
+"""Reductions of messages over the rows of a graph: of a block, or of a compiled message."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,15 +20,15 @@ PARTS = {
     "var": ("mean", "squares"),
     "std": ("mean", "squares"),
 }
-"""What reductions are made of, in terms of :data:`onehop.messages.REDUCTIONS`."""
+"""The parts of each reduction, as names of :data:`onehop.messages.REDUCTIONS`."""
 
 
 class Rows:
-    """Messages, as their reductions over the rows of a graph show them.
+    """Messages that can be reduced over the rows of a graph.
 
     Args:
         graph: The graph.
-        dims: Dimensions of the messages, including the dimension of the edges.
+        dims: Number of dimensions of the messages, including the dimension of the edges.
     """
 
     def __init__(self, graph: Graph, dims: int) -> None:
@@ -36,33 +36,33 @@ class Rows:
         self.dims = dims
 
     def reduced(self, reduce: str) -> Tensor:
-        """Sum, mean, max or min over each row."""
+        """Return the sum, mean, max or min over each row."""
         raise NotImplementedError
 
     def mean_of_squares(self, constant: bool) -> Tensor:
-        """The mean of the squares over each row; no gradient passes through it if it is constant."""
+        """Return the mean of the squares over each row; no gradient passes through it if ``constant``."""
         raise NotImplementedError
 
     def softmax(self, factor: Tensor | float, constant: bool) -> Tensor:
         """Sums each row's messages, weighted by the softmax of the same messages.
 
         Args:
-            factor: What messages are multiplied by to be scores: a number, or [1] or [width].
+            factor: The factor that turns messages into scores: a number, or [1] or [width].
             constant: Whether no gradient passes through the weights.
         """
         raise NotImplementedError
 
     def per_row(self, numbers: Tensor) -> Tensor:
-        """One number a row, to multiply the result by."""
+        """Return one number for each row, shaped so that it can multiply a result."""
         return numbers.view(-1, *[1] * (self.dims - 1))
 
 
 def statistic(rows: Rows, reduce: str, constant: bool = False) -> Tensor:
-    """One of :data:`PARTS` over each row: [rows, ...], with PyG's formulas for "var" and "std".
+    """Return one of :data:`PARTS` over each row, [rows, ...], with PyG's formulas for "var" and "std".
 
     Args:
         rows: The messages.
-        reduce: Which.
+        reduce: The name of the statistic.
         constant: Whether no gradient passes through the mean of squares.
     """
     if reduce == "var":
@@ -73,10 +73,10 @@ def statistic(rows: Rows, reduce: str, constant: bool = False) -> Tensor:
 
 
 class BlockRows(Rows):
-    """The messages of a block and its rows; remembers what several reductions share.
+    """The messages of a block; it caches results that several reductions share.
 
     Args:
-        graph: Of the block: its sources are the block's edges.
+        graph: The graph of the block, whose sources are the block's edges.
         messages: [edges, ...].
     """
 
@@ -87,7 +87,7 @@ class BlockRows(Rows):
         self._turned: Graph | None = None
 
     def reduced(self, reduce: str) -> Tensor:
-        """Sum, mean, max or min over each row."""
+        """Return the sum, mean, max or min over each row."""
         if reduce != "mean":
             return self.of(self.messages, reduce)
         if self._mean is None:
@@ -95,7 +95,7 @@ class BlockRows(Rows):
         return self._mean
 
     def mean_of_squares(self, constant: bool) -> Tensor:
-        """The mean of the squares over each row; no gradient passes through it if it is constant."""
+        """Return the mean of the squares over each row; no gradient passes through it if ``constant``."""
         with torch.set_grad_enabled(torch.is_grad_enabled() and not constant):
             return self.of(self.messages * self.messages, "mean")
 
@@ -110,33 +110,33 @@ class BlockRows(Rows):
         return self.of(x * alpha, "sum")
 
     def of(self, numbers: Tensor, reduce: str) -> Tensor:
-        """Sum, mean, max or min of one number for each of the messages'."""
+        """Return the sum, mean, max or min over each row of a tensor with the messages' shape."""
         return _over(self.graph, numbers, reduce)
 
     def spread(self, rows: Tensor) -> Tensor:
-        """For every edge, its row."""
+        """Return the destination's row for every edge."""
         if self._turned is None:
             self._turned = self.graph.transpose()
         return _over(self._turned, rows, "sum")
 
 
 def _over(graph: Graph, rows: Tensor, reduce: str) -> Tensor:
-    """Aggregates rows, or single numbers: [n, ...]."""
+    """Aggregates rows, or single numbers, to [n, ...]."""
     if rows.dim() > 1:
         return aggregate(graph, rows, reduce=reduce)
     return aggregate(graph, rows.unsqueeze(1), reduce=reduce).squeeze(1)
 
 
 class CompiledRows(Rows):
-    """Compiled messages; all simple reductions of them are made at once.
+    """Compiled messages; all simple reductions of them are computed at once.
 
     Args:
-        graph: Over which edges.
+        graph: The graph.
         message: The message.
-        names: Reductions that will be needed.
-        given: The tensors that the message's terms number.
-        draw: How dropout draws.
-        guarded: Tensors whose writes before the backward pass autograd reports.
+        names: The reductions that will be needed.
+        given: The tensors that the message's terms refer to by number.
+        draw: The function that draws dropout.
+        guarded: Tensors; autograd reports writes to them before the backward pass.
     """
 
     def __init__(
@@ -165,17 +165,17 @@ class CompiledRows(Rows):
         self._reduced: dict[str, Tensor] = {}
 
     def pieces(self, reduce: str) -> Sequence[Tensor]:
-        """Sum, mean, max, min or mean of squares over rows: [rows, width] for each part of the message."""
+        """Return a sum, mean, max, min or mean of squares over rows, [rows, width] for each message part."""
         return self._pieces[reduce]
 
     def reduced(self, reduce: str) -> Tensor:
-        """Sum, mean, max or min over each row."""
+        """Return the sum, mean, max or min over each row."""
         if reduce not in self._reduced:
             self._reduced[reduce] = self._shaped(reduce, self._pieces[reduce])
         return self._reduced[reduce]
 
     def mean_of_squares(self, constant: bool) -> Tensor:
-        """The mean of the squares over each row; no gradient passes through it if it is constant."""
+        """Return the mean of the squares over each row; no gradient passes through it if ``constant``."""
         mean = self.reduced("squares")
         return mean.detach() if constant else mean
 
@@ -204,7 +204,7 @@ class CompiledRows(Rows):
         return list(zip(*of_parts, strict=True))
 
     def _with_last(self, name: str, rows: Tensor, behind: Behind) -> Tensor:
-        """Sums or means of messages, with the last linear step of each."""
+        """Apply the messages' last linear step to their sums or means."""
         if behind.bias is None:
             (matrix,) = tensors_of([behind.matrix], self._numbered, self.graph)
             return rows @ matrix
@@ -218,32 +218,33 @@ class CompiledRows(Rows):
         if self.dims == 2:
             return out
         shape = (out.size(0), *self._message.shape)
-        # No view, which autograd would treat otherwise. A backward pass that reads maxima gets its own.
+        # The result must not be a view for autograd. Extrema are copied, because the backward pass reads
+        # them.
         return out.view(shape).clone() if name in EXTREMA else torch.ops.aten._unsafe_view(out, shape)
 
 
 def rule_for(part: Part, reductions: Sequence[str]) -> Rule | None:
-    """Return the operator that a part is, reduced in one of these ways; None if it is none, or in several."""
+    """Return the operator for a reduced part; None if there is none, or if there are several reductions."""
     rule = rule_of(part.program, reductions[0]) if len(reductions) == 1 else None
     if rule is None or rule.constant is None:
         return rule
-    # The operator passes no gradient through it.
+    # The operator passes no gradient through this operand, which is fine only for drawn numbers.
     return rule if isinstance(part.terms[rule.constant], Drawn) else None
 
 
 def weighted(part: Part, factor: Tensor | float, constant: bool, at: int = 0) -> Part:
-    """The part of a message times its softmax over each destination.
+    """Return a part of a message, multiplied by its softmax over each destination.
 
     Args:
         part: The part.
-        factor: As in :meth:`Rows.softmax`.
-        constant: As in :meth:`Rows.softmax`.
+        factor: See :meth:`Rows.softmax`.
+        constant: See :meth:`Rows.softmax`.
         at: The number of the factor if it is a tensor.
     """
     count, width, x = len(part.program.operands), part.program.width, part.program.result
     operands, terms, steps = list(part.program.operands), list(part.terms), list(part.program.steps)
     if isinstance(factor, Tensor):
-        # One more operand, so that the results of steps move on by one.
+        # There is one more operand, so the numbers of steps' results increase by one.
         operands.append(Operand(End.FIXED, width))
         terms.append(Fixed(End.FIXED, at, (width,)))
         steps = [replace(s, inputs=tuple(v + (v >= count) for v in s.inputs)) for s in steps]

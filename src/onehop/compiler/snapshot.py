@@ -1,9 +1,9 @@
-"""A layer as it is now: what a message runs on, so that backward finds what forward found.
+"""Snapshots of layers, on which messages run, so that the backward pass sees the state of the forward pass.
 
-A message that runs again in the backward pass must not see what was changed in between: an attribute of its
-layer, such as by ``eval()``, a global that it reads, an entry of a list, the numbers of a buffer. So it runs
-on a copy of the layer and of the modules in it, which shares the parameters, and as a copy of its functions,
-which read what there was.
+A message that runs again in the backward pass must not see later changes: of a layer's attribute (for example
+by ``eval()``), of a global that it reads, of a list's entry, or of a buffer's contents. So it runs on a copy
+of the layer and its submodules, which shares the parameters, and as copies of its functions, which read the
+earlier values.
 """
 
 import copy
@@ -25,7 +25,7 @@ class Snapshot:
 
     Args:
         layer: The layer.
-        frozen: Copies the values that a message reads; None shares all but the modules.
+        frozen: Copies the values that a message reads; None copies only the modules.
 
     Attributes:
         layer: The copy of the layer.
@@ -37,7 +37,7 @@ class Snapshot:
         self.layer = self.copy(layer)
 
     def copy(self, module: Any) -> Any:
-        """The copy of a module."""
+        """Return the copy of a module."""
         if id(module) in self._copies:
             return self._copies[id(module)][1]
         copied = object.__new__(type(module))
@@ -51,7 +51,7 @@ class Snapshot:
         }
         for name, value in state.items():
             if isinstance(value, dict) and name in OF_MODULES:
-                state[name] = value.copy()  # hooks, and the copies above
+                state[name] = value.copy()  # dictionaries of hooks, and the stores copied above
             elif isinstance(value, types.MethodType) and value.__self__ is module:
                 state[name] = types.MethodType(value.__func__, copied)
         if self._frozen is not None:
@@ -59,7 +59,7 @@ class Snapshot:
         return copied
 
     def renamed(self, others: dict[int, Any]) -> set[int]:
-        """Puts other tensors in the place of parameters of the copy, by their ids; returns those it found."""
+        """Replaces parameters of the copy by other tensors, by their ids; returns the ids that it found."""
         ids = set()
         for _, copied in self._copies.values():
             parameters = copied.__dict__["_parameters"]
@@ -74,17 +74,17 @@ class Frozen:
     """Copies of the functions and values that a message reads.
 
     Args:
-        reading: The message.
-        saved: Tensors whose writes autograd reports: they need no copy.
+        reading: The analysis of the message.
+        saved: Tensors that need no copy, because autograd reports writes to them.
     """
 
     def __init__(self, reading: Reading, saved: Iterable[Tensor]) -> None:
         self._names, self._bases = reading.names | {"forward"}, reading.bases
-        # Values that are copied, with their copies: they stay alive, so that their ids are theirs.
+        # Copied values with their copies. The values stay alive, so that their ids stay valid.
         self._copies: dict[int, tuple[Any, Any]] = {id(each): (each, each) for each in saved}
 
     def fill(self, copied: Module) -> None:
-        """Puts into a copy of a module what the message may read of it and of its class."""
+        """Copies into a module's copy what the message may read from the module and its class."""
         state = vars(copied)
         for name, buffer in state["_buffers"].items():
             if name in self._names:
@@ -105,7 +105,7 @@ class Frozen:
         return types.MethodType(value, copied) if isinstance(value, types.FunctionType) else value
 
     def value(self, value: Any) -> Any:
-        """A value as it is now."""
+        """Return a copy of a value that does not change any more."""
         if is_plain(value):
             return value
         if id(value) not in self._copies:
@@ -134,7 +134,7 @@ class Frozen:
         return value
 
     def _function(self, function: types.FunctionType) -> types.FunctionType:
-        """A function that reads what there is now."""
+        """Return a copy of a function that reads the current values."""
         paths: dict[str, list[Names]] = {}
         for path in scan_of(function.__code__).paths:
             paths.setdefault(path[0], []).append(path[1:])
@@ -155,11 +155,11 @@ class Frozen:
     def _cell(self, cell: types.CellType) -> types.CellType:
         try:
             return types.CellType(self.value(cell.cell_contents))
-        except ValueError:  # nothing is in it
+        except ValueError:  # the cell is empty
             return types.CellType()
 
     def _behind(self, value: Any, paths: list[Names]) -> Any:
-        """A value, and of a module of Python the attributes that are read of it."""
+        """Return a value's copy; of a Python module, the copy has the attributes that are read."""
         if not is_module(value) or not all(paths):
             return self.value(value)
         copied = types.ModuleType(value.__name__)

@@ -1,9 +1,9 @@
-"""Terms: the tensors that a compiled message reads, as they follow from given tensors, by their numbers.
+"""Terms: the tensors that a compiled message reads, described by the numbers of given tensors.
 
-The operands of ``propagate`` come first, then the tensors that the message takes from elsewhere.
+The given tensors are the operands of ``propagate``, followed by other tensors that the message uses.
 
-What depends on one end alone and is multiplied by a matrix is multiplied for nodes, once, and not for edges.
-Features of edges that have many columns are multiplied for all edges at once.
+If a value that depends on only one end is multiplied by a matrix, the product is computed once for each node,
+not for each edge. For edge features with many columns, the product is computed for all edges at once.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,13 +18,13 @@ from onehop.messages import End
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """Columns of an operand of ``propagate``, each row laid out flat.
+    """Columns of an operand of ``propagate``, with flattened rows.
 
     Attributes:
-        end: Whose rows they are.
+        end: The end that the rows belong to.
         at: The number of the operand.
         start: The first column.
-        width: How many.
+        width: The number of columns.
     """
 
     end: End
@@ -33,19 +33,19 @@ class Columns:
     width: int
 
     def key(self) -> tuple[object, ...]:
-        """Equal for equal columns."""
+        """A key that is equal for equal columns."""
         return self.end, self.at, self.start, self.width
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EarlyProduct:
-    """Products of columns of operands with matrices, added up, which are made before edges are visited.
+    """A sum of products of columns with matrices, which is computed before the pass over the edges.
 
     Attributes:
-        end: Whose columns: one end's nodes', or the edges'.
+        end: The end of the columns: nodes of one end, or edges.
         parts: Columns, or another product, each with the number of its matrix [columns, width].
         bias: The number of a tensor [width], added to every row; None adds nothing.
-        width: Columns of the result.
+        width: The number of columns of the result.
     """
 
     end: End
@@ -59,9 +59,9 @@ class Fixed:
     """A tensor that is the same for all edges.
 
     Attributes:
-        end: A row, or a matrix.
+        end: Whether it is a row or a matrix.
         at: The number of the tensor.
-        shape: The shape that it is expanded to; a row is then laid out flat.
+        shape: The shape that it is expanded to; a row is flattened afterwards.
     """
 
     end: End
@@ -70,18 +70,18 @@ class Fixed:
 
     @property
     def width(self) -> int:
-        """Count of the numbers."""
+        """The number of entries."""
         return torch.Size(self.shape).numel()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Drawn:
-    """Numbers that are drawn for every edge.
+    """Random numbers that are drawn for every edge.
 
     Attributes:
-        width: How many an edge.
-        probability: The probability of 1; the others are 0.
-        divided: Whether they are divided by this probability.
+        width: How many numbers an edge has.
+        probability: The probability of 1; other numbers are 0.
+        divided: Whether the numbers are divided by this probability.
     """
 
     width: int
@@ -90,7 +90,7 @@ class Drawn:
 
     @property
     def end(self) -> End:
-        """The edge's."""
+        """The end, which is always the edge."""
         return End.EDGE
 
 
@@ -98,11 +98,11 @@ Term = Columns | EarlyProduct | Fixed | Drawn
 
 
 def names_of(terms: list[Term], arguments: dict[tuple[End, int], str]) -> list[str]:
-    """Names of terms in an explanation, each different.
+    """Return the names of terms in an explanation; all names are different.
 
     Args:
         terms: The terms.
-        arguments: Names of the message's arguments, by their ends and operands.
+        arguments: The names of the message's arguments, by their ends and operands.
     """
     names = [_name_of(term, arguments) for term in terms]
     return [
@@ -122,11 +122,11 @@ def _name_of(term: Term, arguments: dict[tuple[End, int], str]) -> str:
 
 
 Draw = Callable[[Tensor, float], Tensor]
-"""Fills a tensor with the factors that dropout of this probability draws for such a tensor."""
+"""A function that fills a tensor with the factors that dropout with this probability draws for it."""
 
 
 def drawn(term: Drawn, graph: Graph, dtype: torch.dtype, draw: Draw) -> Tensor:
-    """[E, width]: the numbers that torch's dropout draws now, in its order."""
+    """Return the numbers that torch's dropout would draw now, in its order, [E, width]."""
     out = torch.empty(graph.num_edges, term.width, dtype=dtype, device="cpu")
     dropped = 1 - term.probability
     if term.divided and 1 - dropped == term.probability:
@@ -138,17 +138,17 @@ def drawn(term: Drawn, graph: Graph, dtype: torch.dtype, draw: Draw) -> Tensor:
 def tensors_of(
     terms: Sequence[Columns | EarlyProduct | Fixed], numbered: Sequence[Tensor], graph: Graph
 ) -> list[Tensor]:
-    """The tensors behind terms, differentiable.
+    """Return the tensors that terms describe; differentiable.
 
     Args:
-        terms: The terms, none of them drawn.
-        numbered: The tensors that terms number.
-        graph: Over which edges.
+        terms: The terms, without drawn ones.
+        numbered: The tensors that terms refer to by number.
+        graph: The graph.
     """
     meets: dict[End, Tensor | None] = {}
 
     def met(end: End) -> Tensor | None:
-        """[nodes, 1]: which nodes have an edge; None if all have, and for edges."""
+        """Return which nodes have an edge, [nodes, 1]; None if all have one, and for edges."""
         if end is End.EDGE:
             return None
         if end not in meets:
@@ -177,7 +177,7 @@ def _tensor_of(
     for part, at in term.parts:
         rows, matrix = _tensor_of(part, numbered, met), numbered[at]
         if isinstance(part, Columns):
-            # A row that no edge reads counts for nothing, not even where it is infinite.
+            # A row that no edge reads must have no effect, even if it is infinite.
             mask = met(term.end)
             rows = rows if mask is None else torch.where(mask, rows, 0.0)
         if out is not None:

@@ -1,8 +1,9 @@
-"""Results of traces of messages, kept for as long as a trace would find the same.
+"""A cache of traces of messages; an entry is valid while a new trace would find the same.
 
-A trace depends on the call, which the key describes, and on the layer, which a guard checks. For both are
-kept the way of the message, without tensors, and the recipe of the tensors that it uses. A message that reads
-more is traced at every call. One that may do more than to compute is never traced: PyG's code runs it.
+A trace depends on the call, which the key describes, and on the layer, which a guard checks. An entry has the
+way in which the message runs, without tensors, and the recipe of the tensors that it uses. A message that
+reads other state is traced in every call. A message that may do more than compute is never traced; PyG's code
+runs it.
 """
 
 import weakref
@@ -26,30 +27,30 @@ from onehop.compiler.trusted import is_plain
 from onehop.compiler.ways import Found, Way
 from onehop.graph import Graph
 
-# Names of a message's parts, and of what it may read without naming it.
+# The names of a message's parts, and of attributes that it may read without naming them.
 _READ = frozenset({"message", "aggregate", "training"})
-# Arguments that are the operands themselves.
+# Kinds of arguments that are the operands themselves.
 _AS_THEY_ARE = (Kind.EDGE, Kind.WHOLE)
-# Keys of one layer: modes, dtypes, and which operands need a gradient.
+# The maximal number of keys of one layer. Keys differ by modes, dtypes, and which operands need a gradient.
 _MOST = 16
 Key = tuple[Any, ...]
 
 
 def _is_watched() -> bool:
-    """Return whether a mode of a user's would see a trial; a default device is a mode of torch's."""
+    """Return whether a user's torch mode would see a trial; torch's mode for a default device is ignored."""
     return not all(isinstance(mode, DeviceContext) for mode in _get_current_function_mode_stack())
 
 
 def _key_of(each: list[Argument], operands: Sequence[Tensor], graph: Graph) -> Key | None:
-    """Return all that a trace depends on besides the layer; None if that is not known."""
+    """Return everything that a trace depends on besides the layer; None if it is not known."""
     if torch._C._len_torch_function_stack():
         return None
     whole = {a.at for a in each if a.kind is Kind.WHOLE}
-    # Values of several types may be equal: 1, 1.0 and True.
+    # Values of different types may be equal, such as 1, 1.0 and True, so their repr is used.
     arguments = [(a.name, a.at, None if a.name in SIZES else repr(a.value), a.leading) for a in each]
     facts = []
     for at, tensor in enumerate(operands):
-        # Rows of edges are the operand itself, not taken from it: its strides count.
+        # Rows of edges are the operand itself, not gathered from it, so its strides matter.
         strides = tensor.stride() if at in whole or not tensor.is_contiguous() else None
         shape = tensor.shape if at in whole else tensor.shape[1:]
         facts.append((tensor.dtype, tensor.requires_grad, shape, strides))
@@ -70,16 +71,16 @@ def _key_of(each: list[Argument], operands: Sequence[Tensor], graph: Graph) -> K
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A way that is kept."""
+    """A cached way of running a message."""
 
     way: Way  # without its tensors
-    guard: Guard  # of the layer
-    recipe: Recipe  # makes the way's tensors, of the guard's and of whole operands
+    guard: Guard  # guards the layer
+    recipe: Recipe  # makes the way's tensors from the guard's tensors and whole operands
     whole: tuple[int, ...]  # numbers of the operands that are the same for all edges
-    counts: tuple[int, ...] | None  # numbers of edges and nodes for which it holds; None: for all
+    counts: tuple[int, ...] | None  # numbers of edges and nodes for which it is valid; None means all
 
     def bound(self, layer: Module, operands: Sequence[Tensor], graph: Graph) -> Way | None:
-        """The way for a layer as it is now; None if a trace may find another."""
+        """Return the way for the layer's current state; None if a new trace may find another way."""
         if self.counts is not None and self.counts != _counts(graph):
             return None
         tensors = self.guard.tensors(layer)
@@ -93,7 +94,7 @@ def _counts(graph: Graph) -> tuple[int, int, int]:
 
 
 def _entry_of(layer: Module, guard: Guard, traced: Found, graph: Graph) -> _Entry | None:
-    """The part of a result that is kept; None where the layer has changed meanwhile, or more may change."""
+    """Return the entry for a trace; None if the layer has changed meanwhile, or other state may change."""
     tensors = guard.tensors(layer)
     if tensors is None or not traced.lasts:
         return None
@@ -107,16 +108,16 @@ def _entry_of(layer: Module, guard: Guard, traced: Found, graph: Graph) -> _Entr
 
 
 class Traces:
-    """The ways of the messages of a class.
+    """The cached ways of the messages of a class.
 
     Args:
-        bases: As in :class:`.guards.Guard`.
-        names: As in :class:`.guards.Guard`.
+        bases: Classes that are not analysed; see :class:`.reading.Reading`.
+        names: Names of attributes that are always compared; see :class:`.guards.Guard`.
     """
 
     def __init__(self, bases: Sequence[type], names: Sequence[str]) -> None:
         self._bases, self._names = bases, names
-        # By the layer's id.
+        # The keys are the layers' ids.
         self._of: dict[int, tuple[weakref.ref[Module], dict[Key, _Entry]]] = {}
 
     def way(
@@ -127,14 +128,14 @@ class Traces:
         graph: Graph,
         trace: Callable[[Reading], Found],
     ) -> Way:
-        """The way of a message: as it is kept, or as a trace finds it; why it is not traced, if it is not.
+        """Return the way of a message, cached or from a new trace; or the reason why it is not traced.
 
         Args:
             layer: The layer.
-            each: The arguments of its message.
-            operands: The tensors behind them.
-            graph: Over which edges.
-            trace: Traces the message, which was read.
+            each: The arguments of the layer's message.
+            operands: The tensors from which the arguments are made.
+            graph: The graph.
+            trace: Traces the message, given its analysis.
         """
         for argument in each:
             if argument.value is not None and not is_plain(argument.value):
@@ -163,21 +164,21 @@ class Traces:
         return traced.way
 
     def reading(self, layer: Module) -> Reading:
-        """All that the message of a layer can reach.
+        """Return everything that the message of a layer can reach.
 
         Raises:
-            Opaque: It may do more than to compute.
+            Opaque: The message may do more than compute.
         """
         return Reading(layer, self._bases, _READ)
 
     def _guard(self, reading: Reading) -> Guard | None:
         try:
             return Guard(reading, self._names)
-        except (Unfit, Opaque):  # a value that the message does not read may be anything
-            return None  # it may fit next time
+        except (Unfit, Opaque):  # an unsupported value that the message does not read
+            return None  # the next call may be able to use the cache
 
     def _keep(self, layer: Module, entries: dict[Key, _Entry]) -> None:
         number = id(layer)
         ref = weakref.ref(layer, lambda _: self._of.pop(number, None))
-        # The oldest ones go.
+        # The oldest entries are dropped.
         self._of[number] = ref, {key: entries[key] for key in list(entries)[-_MOST:]}

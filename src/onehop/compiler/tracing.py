@@ -1,13 +1,13 @@
-"""Test of whether a message treats each edge on its own, by running it on a few edges and watching.
+"""Tracing: tests whether a message treats each edge separately, by running it on a few edges.
 
-The message runs twice, on two numbers of edges that no other size can be taken for, while every operation of
-torch that it leads to is looked at: :mod:`edge_dims` says where the edges are in its result, or that it mixes
-them. What differs between the runs depends on the number of edges, which a block would get wrong. Conditions
-on None and on the layer's settings are thus decided as they will be for the call that is about to happen,
-and so are conditions on sizes: Python sees the real ones (:mod:`onehop.compiler.counts`). Conditions on the
-data are refused, and so are random numbers and writes to what is not the message's own. A layer that has
-changed is looked at as it is: see :mod:`onehop.compiler.traces` for what is kept. Only a message that
-:mod:`onehop.compiler.reading` has read runs here, so that a trial has no effects.
+The message runs twice, with two numbers of edges that cannot be confused with another size. Every torch
+operation in the runs is inspected: :mod:`edge_dims` returns where the edges are in its result, or that it
+mixes edges. A difference between the runs depends on the number of edges, so blocks would compute it wrongly.
+Conditions on None and on the layer's settings are decided as in the real call. So are conditions on sizes,
+because Python sees the real sizes (:mod:`onehop.compiler.counts`). Conditions on the data are refused, and so
+are random numbers and writes to tensors that the message has not made. A changed layer is traced again;
+:mod:`onehop.compiler.traces` is the cache. Only a message that :mod:`onehop.compiler.reading` has analysed
+runs here, so a trial has no side effects.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,32 +23,32 @@ from onehop.compiler.history import History, Refused
 from onehop.compiler.lines import at_line, line_of_error
 from onehop.compiler.watches import PythonWatch, Returned, Run, Step, Watch
 
-# Numbers of edges to try: primes, of which two are taken that divide none of the sizes at hand.
+# Candidate numbers of edges: primes; two are used that divide none of the other sizes.
 _FEW = (7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47)
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """Findings of a trace of a message: its operations on the few edges of the first run, and more.
+    """The findings of a trace: the message's operations in the first run, and more.
 
     Attributes:
-        calls: Its operations: which, the arguments with and without a name, and the result. All tensors in
-            them are alive, so that their ids are theirs.
+        calls: The operations: each with its positional and keyword arguments, and its result. All tensors in
+            them are alive, so that their ids stay valid.
         out: The messages.
-        returned: What the layer makes of them, where it does that itself; None elsewhere.
-        place: Says where the edges are in a tensor; None: nowhere.
-        destinations: What there is of destinations.
-        met: Lists all tensors that were met.
-        unrecorded: The ids of those that were made while no gradients were recorded, though they were before.
+        returned: The results if the layer itself reduces the messages; else None.
+        place: Returns the place of the edges in a tensor; None if it has no edges.
+        destinations: The tensors with destination numbers, or with a row for every destination.
+        met: Lists all tensors that occurred.
+        unrecorded: The ids of tensors that were made while gradients were off, although they were on before.
         parameters: Tensors that require a gradient and that the message uses besides its operands.
-        sizes: Of all tensors that it uses besides its operands.
-        row_bytes: Bytes an edge of the largest tensor that it makes.
-        looks: Whether it looks at numbers of tensors other than its operands, so that others may matter.
-        of_edges: Whether it looks at the number of edges, so that others may matter.
-        of_nodes: Whether it looks at numbers of nodes, so that others may matter.
-        history: The gradients that it leads to.
-        saved: Tensors that it uses besides its operands and that torch saves for the backward pass: torch
-            reports a write to them.
+        sizes: The sizes of all tensors that the message uses besides its operands.
+        row_bytes: Bytes per edge of the largest tensor that the message makes.
+        looks: Whether the message's decisions depend on contents of tensors other than its operands.
+        of_edges: Whether they depend on the number of edges.
+        of_nodes: Whether they depend on numbers of nodes.
+        history: The message's gradients.
+        saved: Tensors that the message uses besides its operands and that torch saves for the backward pass;
+            torch reports writes to them.
     """
 
     calls: list[tuple[Any, tuple[Any, ...], dict[str, Any], Any]]
@@ -69,7 +69,7 @@ class Watched:
 
 
 def few_edges(sizes: set[int]) -> list[int]:
-    """Numbers of edges that divide none of the sizes, among those to try."""
+    """Return the candidate numbers of edges that divide none of the sizes."""
     return [n for n in _FEW if not any(size and size % n == 0 for size in sizes)]
 
 
@@ -80,17 +80,17 @@ def trace(
     in_c: bool = False,
     saved: Callable[[Tensor], bool] = lambda tensor: False,
 ) -> Watched:
-    """Watches a message.
+    """Trace a message.
 
     Args:
-        message: To be called with keywords.
+        message: The message; it is called with keyword arguments.
         runs: Two runs.
-        reduces: Whether it reduces its messages itself, and returns the results, or the messages, or both.
-        in_c: Whether its code may ask about numbers in a way that these do not notice.
+        reduces: Whether the function reduces its messages itself, and returns results, messages, or both.
+        in_c: Whether its code may read numbers so that :class:`.Count` does not notice it.
         saved: Returns whether torch has saved a tensor for the backward pass.
 
     Raises:
-        Refused: It does not treat each edge on its own, or that could not be found out.
+        Refused: The message does not treat each edge separately, or this could not be determined.
     """
     watches = []
     for run in runs:

@@ -1,4 +1,4 @@
-"""Trials of a message on a few edges, before it runs on all: its arguments for them, and what comes out."""
+"""Trials of a message on a few edges, before it runs on all edges."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ from onehop.ops.checks import FLOATS
 _COUNTS = ("size_i", "dim_size")
 
 COMPLEX = (torch.complex64, torch.complex128)
-"""Complex dtypes of messages."""
+"""The complex dtypes of messages."""
 
 FAILS = "its message fails on a few of the edges"
-"""The beginning of the sentence that refuses a message for an error, which may be one of its operands."""
+"""The beginning of the refusal of a message that raised an error; its operands may be the cause."""
 
 Traced = tuple[Watched, dict[str, Any]]
 """The findings of a trace, and the arguments of its first run."""
@@ -29,19 +29,20 @@ Traced = tuple[Watched, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A message that is to be tried.
+    """A message that is to be traced, with its arguments.
 
     Attributes:
-        message: To be called with keywords; one that :mod:`onehop.compiler.reading` has read.
-        each: Its arguments.
-        operands: The tensors behind these.
-        sizes: Of the tensors that it may use besides.
+        message: The message, which :mod:`onehop.compiler.reading` has analysed; called with keyword
+            arguments.
+        each: The message's arguments.
+        operands: The tensors from which the arguments are made.
+        sizes: The sizes of other tensors that the message may use.
         some: Returns the numbers, sources and destinations, int64, of the first edges, given their count.
-        edges: How many there are.
-        destinations: How many destinations there are.
-        node_dim: The dimension of messages that is to be the first one.
-        in_c: As :func:`.tracing.trace` says.
-        reduces: Whether the message reduces its messages itself, as :func:`.tracing.trace` says.
+        edges: The number of edges.
+        destinations: The number of destinations.
+        node_dim: The dimension of messages that becomes the first one.
+        in_c: See :func:`.tracing.trace`.
+        reduces: Whether the function reduces its messages itself; see :func:`.tracing.trace`.
     """
 
     message: Callable[..., Any]
@@ -57,33 +58,34 @@ class Trial:
 
 
 def may_stay_inside(each: list[Argument]) -> bool:
-    """Return whether a message can reduce something over each destination: it takes their numbers."""
+    """Return whether a message takes destination numbers, so that it could reduce over destinations."""
     return any(argument.kind is Kind.TARGET_NUMBER or argument.kind in PAIRS for argument in each)
 
 
 def traced_alone(trial: Trial) -> Traced | str:
-    """Traces a message, and returns that it treats each edge on its own, or why not."""
+    """Trace a message that treats each edge separately; return the reason if it does not."""
     return _tried(trial, lambda few: [(edges, None) for edges in few[:2]])
 
 
 def traced_inside(trial: Trial) -> Traced | str:
-    """Traces a message, and returns that it stays inside each destination, or why not.
+    """Trace a message that may reduce over each destination; return the reason if it mixes destinations.
 
-    It is given a few destinations other than those of the edges. Any use of their number and numbers other
-    than reducing over them is detected.
+    The message gets other destination numbers than the real ones. Any use of the numbers or their count
+    except for reductions is detected.
     """
 
     def counts(few: list[int]) -> list[tuple[int, int | None]] | str:
         if len(few) < 4:
             return "no number of destinations can be told apart from its sizes"
-        # More edges than destinations: some messages take the first number for the second.
+        # There are more edges than destinations, because some messages take the number of edges as the number
+        # of destinations.
         return [(few[2], few[0]), (few[3], few[1])]
 
     return _tried(trial, counts)
 
 
 def _tried(trial: Trial, counts: Callable[[list[int]], list[tuple[int, int | None]] | str]) -> Traced | str:
-    """Traces a message with numbers of edges that are no size of what it meets."""
+    """Traces a message with numbers of edges that differ from all sizes in the message."""
     if trial.edges == 0:
         return "there are no edges"
     whole = {a.at for a in trial.each if a.kind is Kind.WHOLE}
@@ -104,12 +106,13 @@ def _tried(trial: Trial, counts: Callable[[list[int]], list[tuple[int, int | Non
 
 
 def _traced(trial: Trial, counts: list[tuple[int, int | None]]) -> Traced | str:
-    """Traces with these numbers of edges and, if it may reduce over destinations, of destinations."""
+    """Traces with these numbers of edges and, if reducing over destinations is allowed, of destinations."""
     saved = _Saved()
     with (
         torch.inference_mode(False),
         torch.set_grad_enabled(torch.is_grad_enabled()),
-        # Checkpoints have hooks here, others in their second pass than in the first: a trial is not theirs.
+        # Activation checkpointing has hooks for saved tensors, which differ between its passes and must not
+        # see a trial.
         saved_tensors_hooks(saved.pack, _unchanged),
     ):
         operands = [t.detach().requires_grad_(t.requires_grad) for t in trial.operands]
@@ -118,7 +121,7 @@ def _traced(trial: Trial, counts: list[tuple[int, int | None]]) -> Traced | str:
             watched = trace(trial.message, runs, trial.reduces, trial.in_c, saved.has)
         except Refused as why:
             return str(why)
-        except Exception as error:  # a user's message reports itself what it raises
+        except Exception as error:  # the real run of the user's message raises the error again
             where = at_line(line_of_error(error.__traceback__))
             first, *_ = str(error).splitlines() or [""]  # TorchScript's errors have many lines
             return f"{FAILS} ({type(error).__name__}: {first}){where}"
@@ -131,14 +134,14 @@ def _traced(trial: Trial, counts: list[tuple[int, int | None]]) -> Traced | str:
 
 
 class _Saved:
-    """Notes the memory that torch saves for the backward pass of a trial."""
+    """Records the memory that torch saves for the backward pass of a trial."""
 
     def __init__(self) -> None:
         self._memory: set[int] = set()
 
     def pack(self, tensor: Tensor) -> tuple[Tensor, int]:
-        """The tensor without its history, by which a saved result would hold itself, and its version."""
-        with torch._C._DisableTorchDispatch():  # not an operation of the message
+        """Return the detached tensor and its version; with its history, a saved result would hold itself."""
+        with torch._C._DisableTorchDispatch():  # this is not an operation of the message
             self._memory.add(tensor.untyped_storage()._cdata)
             return tensor.detach(), tensor._version
 
@@ -148,7 +151,7 @@ class _Saved:
 
 
 def _unchanged(saved: tuple[Tensor, int]) -> Tensor:
-    """The tensor of before."""
+    """Return the saved tensor; raise if it was written to."""
     tensor, version = saved
     if tensor._version != version:
         raise RuntimeError(
@@ -158,8 +161,8 @@ def _unchanged(saved: tuple[Tensor, int]) -> Tensor:
 
 
 def _run(trial: Trial, operands: list[Tensor], edges: int, destinations: int | None) -> Run:
-    """The message's arguments for a number of edges."""
-    # The first ones, over again where they run out.
+    """Return the message's arguments for a run on this number of edges."""
+    # The first edges are used, repeatedly if there are not enough.
     chosen = torch.arange(edges, device="cpu") % trial.edges
     chosen, sources, targets = (each[chosen] for each in trial.some(min(edges, trial.edges)))
     inside, numbers = destinations is not None, targets
@@ -189,7 +192,7 @@ def _run(trial: Trial, operands: list[Tensor], edges: int, destinations: int | N
             ends = chosen if kind is Kind.EDGE else sources if kind is Kind.SOURCE else targets
             operand = operands[argument.at]
             if kind is Kind.EDGE and not operand.is_contiguous() and edges <= trial.edges:
-                value = operand[:edges]  # with its strides: some views of it are errors
+                value = operand[:edges]  # keeps the strides, because some views raise for them
             else:
                 value = operand.index_select(0, ends)
             value = value.detach().requires_grad_(operand.requires_grad)

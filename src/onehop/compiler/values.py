@@ -1,4 +1,4 @@
-"""Values of a message that is read: the rows of its tensors, the steps to them, and what reading comes to."""
+"""The values of a message while it is compiled: rows of its tensors, steps, and the compiled message."""
 
 import math
 from collections.abc import Callable
@@ -11,15 +11,15 @@ from torch import Tensor
 from onehop.compiler.terms import Columns, Drawn, EarlyProduct, Fixed, Term
 from onehop.messages import APART, End, Operand, Program, Step
 
-# Rows that a sum may have to be taken apart for a product.
+# The maximal number of summands into which a sum is split for a product.
 _MOST_SUMMANDS = 4
 
 Products = list[tuple[Columns | EarlyProduct, int]]
-"""Rows of nodes or edges, each with a sign, or with the number of its matrix."""
+"""Rows of nodes or edges, each with a sign or with the number of its matrix."""
 
 
 class NotCompiled(Exception):
-    """The message is no program of ours. The text says why."""
+    """The message cannot be compiled. The text says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class Row:
     """A tensor with a row for every edge.
 
     Attributes:
-        shape: Of the row.
-        value: Its number: of a step from 0 on, of an operand from -1 downwards.
+        shape: The shape of an edge's row.
+        value: The value's number: for steps from 0 upwards, for operands from -1 downwards.
     """
 
     shape: tuple[int, ...]
@@ -36,42 +36,43 @@ class Row:
 
     @property
     def width(self) -> int:
-        """Numbers of the row."""
+        """The number of entries of a row."""
         return math.prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Rows side by side, which only a product with a matrix takes apart again."""
+    """Concatenated rows; only a product with a matrix can use them."""
 
     rows: tuple[Row, ...]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the row."""
+        """The shape of an edge's row."""
         return (sum(row.width for row in self.rows),)
 
 
 @dataclass(frozen=True, slots=True)
 class Stacked:
-    """Rows one above another, all of one shape: what is done to each is done apart from the others."""
+    """Stacked rows of the same shape; operations apply to each row separately."""
 
     rows: tuple[Row | Joined, ...]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the row."""
+        """The shape of an edge's row."""
         return (len(self.rows), *self.rows[0].shape)
 
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """A tensor of no known reading; nothing is lost while nothing of the message is made from it.
+    """A tensor without a known meaning; this is an error only if the message is computed from it.
 
-    Hooks on saved tensors, such as activation checkpointing's, call operations too.
+    Such tensors also occur because hooks on saved tensors, such as activation checkpointing's, call
+    operations.
 
     Attributes:
-        why: What to say if something is.
+        why: The reason for the refusal if the message uses the tensor.
     """
 
     why: str
@@ -79,7 +80,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class Zeros(Unread):
-    """A tensor of zeros, for something to be added up in."""
+    """A tensor of zeros, into which values may be added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +88,8 @@ class Part:
     """Columns of a message.
 
     Attributes:
-        program: What they are.
-        terms: What its operands are.
+        program: The program that computes them.
+        terms: The operands of the program.
     """
 
     program: Program
@@ -97,11 +98,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """A linear step that sums and means of messages are given, in place of each message.
+    """A linear step that is applied to sums and means of messages, instead of each message.
 
     Attributes:
-        matrix: [columns, width], by which they are multiplied.
-        bias: [width], of every message; None adds nothing.
+        matrix: [columns, width], the matrix.
+        bias: [width], the bias of every message; None adds nothing.
     """
 
     matrix: Fixed
@@ -110,16 +111,16 @@ class Behind:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A message that was read. It holds no tensors: its terms number them.
+    """A compiled message. It holds no tensors; its terms refer to them by number.
 
     Attributes:
-        parts: Side by side, the message.
-        shape: Of a message.
-        dtype: Of a message.
-        draws: What is drawn for it, in order, whether the message needs it or not.
-        stays: Whether it reduces something over destinations, or draws something, which blocks cannot.
-        behind: What is left to be done with its sums and means; None: nothing.
-        returned: What the layer itself makes of it; None where its reductions are not part of what was read.
+        parts: The parts of the message, which are concatenated.
+        shape: The shape of one message.
+        dtype: The dtype of a message.
+        draws: The random numbers that are drawn, in order, even if the message does not use them.
+        stays: Whether it reduces over destinations or draws random numbers, which blocks cannot do.
+        behind: The linear step to apply to sums and means; None without one.
+        returned: The results if the layer itself reduces the messages; None if it does not.
     """
 
     parts: tuple[Part, ...]
@@ -136,15 +137,15 @@ class Results:
     """Results that a layer itself makes of its messages, in order.
 
     Attributes:
-        names: Of :data:`onehop.messages.REDUCTIONS`.
-        container: They are in one of these: a tuple or a list; None where there is one that is in none.
+        names: Names of :data:`onehop.messages.REDUCTIONS`.
+        container: The type of the returned container, tuple or list; None for a single tensor.
     """
 
     names: tuple[str, ...]
     container: type | None
 
     def of(self, result_of: Callable[[str], Tensor]) -> Any:
-        """The results as the layer returns them; the same tensor for the same name."""
+        """Return the results as the layer returns them; equal names give the same tensor."""
         results = {name: result_of(name) for name in dict.fromkeys(self.names)}
         if self.container is None:
             return results[self.names[0]]
@@ -152,7 +153,7 @@ class Results:
 
 
 class Draft:
-    """The terms and steps of a message while it is read; values are numbered as in :class:`Row`."""
+    """The terms and steps of a message while it is compiled; values are numbered as in :class:`Row`."""
 
     def __init__(self) -> None:
         self._terms: list[Term] = []
@@ -161,19 +162,19 @@ class Draft:
 
     @property
     def draws(self) -> tuple[Drawn, ...]:
-        """The terms that are drawn, in order."""
+        """The random terms, in drawing order."""
         return tuple(term for term in self._terms if isinstance(term, Drawn))
 
     def term_of(self, value: int) -> Term | None:
-        """The term that a value is; None where a step makes it."""
+        """Return the term of a value; None if a step computes the value."""
         return self._terms[-1 - value] if value < 0 else None
 
     def step_of(self, value: int) -> Step | None:
-        """The step that makes a value; None where it is a term."""
+        """Return the step that computes a value; None if the value is a term."""
         return self._steps[value] if value >= 0 else None
 
     def part(self, result: int) -> Part:
-        """The program of a value, with the operands and steps that it needs."""
+        """Return the program of a value, with the operands and steps that it needs."""
         needed = {result}
         for number in reversed(range(len(self._steps))):
             if number in needed:
@@ -193,7 +194,7 @@ class Draft:
         return Part(program, terms)
 
     def operand(self, term: Term) -> int:
-        """The value of a term, the same for equal columns."""
+        """Return the value of a term; equal columns have the same value."""
         key = term.key() if isinstance(term, Columns) else (id(term),)
         if key not in self._values:
             self._terms.append(term)
@@ -205,12 +206,12 @@ class Draft:
         return row.value >= 0 and self._steps[row.value].operation == APART
 
     def drawn(self, shape: tuple[int, ...], probability: float) -> Row:
-        """Numbers that are drawn for every edge: 1 with the probability ``probability``, else 0."""
+        """Return random numbers for every edge: 1 with probability ``probability``, else 0."""
         self._terms.append(Drawn(math.prod(shape), probability, divided=False))
         return Row(shape, -len(self._terms))
 
     def divided(self, row: Row, by: float) -> Row | None:
-        """Drawn numbers, divided as dropout divides them; None if that is not what is done."""
+        """Return drawn numbers divided as in dropout; None if the division is another one."""
         term = self.term_of(row.value)
         if not isinstance(term, Drawn) or term.divided or by != term.probability:
             return None
@@ -218,29 +219,30 @@ class Draft:
         return row
 
     def emit(self, operation: str, *inputs: Row, p: float = 0.0, q: float = 0.0) -> Row:
-        """A step whose result has the shape of the first input."""
+        """Add a step whose result has the shape of the first input."""
         shape = inputs[0].shape
         step = Step(operation, tuple(row.value for row in inputs), math.prod(shape), (float(p), float(q)))
         self._steps.append(step)
         return Row(shape, len(self._steps) - 1)
 
     def spread(self, row: Row, shape: tuple[int, ...]) -> Row:
-        """A row whose dimensions of size 1 are spread to ``shape``, which has as many dimensions."""
+        """Return a row with dimensions of size 1 expanded to ``shape``, which has as many dimensions."""
         result = row
         for at, size in enumerate(shape):
             if result.shape[at] == size:
                 continue
-            # All of one run of dimensions at once; the numbers behind them are repeated as a block.
+            # A run of consecutive dimensions is expanded at once; the later dimensions are repeated as a
+            # block.
             end = next((d for d in range(at, len(shape)) if result.shape[d] != 1), len(shape))
             wider = (*result.shape[:at], *shape[at:end], *result.shape[end:])
             result = self._moved(result, "spread", wider, math.prod(result.shape[end:]))
         return result
 
     def collected(self, row: Row, dims: set[int], operation: str = "collect") -> Row:
-        """The sums of a row over dimensions, or its largest numbers, each of which has size 1 then."""
+        """Return a row's sums, or maxima, over dimensions, which keep the size 1."""
         result, end = row, len(row.shape)
         while dims:
-            # The last run of dimensions.
+            # This handles the last run of consecutive dimensions.
             end = max(d for d in dims if d < end) + 1
             start = next(d + 1 for d in range(end - 1, -2, -1) if d not in dims)
             narrower = (*result.shape[:start], *(1,) * (end - start), *result.shape[end:])
@@ -256,7 +258,7 @@ class Draft:
         return Row(shape, len(self._steps) - 1)
 
     def summands(self, value: int, sign: int) -> Products | None:
-        """The rows of nodes or edges, with signs, that a value is the sum of; None if it is no such sum."""
+        """Return the signed rows of nodes or edges whose sum a value is; None if it is not such a sum."""
         term, step = self.term_of(value), self.step_of(value)
         if isinstance(term, Columns | EarlyProduct):
             return [(term, sign)]
@@ -268,7 +270,7 @@ class Draft:
         return both if both is None or len(both) <= _MOST_SUMMANDS else None
 
     def columns(self, row: Row, start: int, shape: tuple[int, ...]) -> Row:
-        """Columns of an operand, from one on, as a row of this shape."""
+        """Return columns of an operand, beginning at ``start``, as a row with this shape."""
         term = self.term_of(row.value)
         width = math.prod(shape)
         if not isinstance(term, Columns):

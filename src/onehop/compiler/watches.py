@@ -1,7 +1,7 @@
-"""Watches of a message that runs on a few edges: its operations, and where the edges are.
+"""Watches a message that runs on a few edges: its operations, and where the edges are.
 
-A watch refuses what no trial may do, such as to write to a tensor of another, and notes the rest:
-:mod:`onehop.compiler.tracing` compares the notes of two runs.
+A watch refuses what a trial must not do, such as writing to tensors that the message has not made. It records
+everything else, and :mod:`onehop.compiler.tracing` compares the records of two runs.
 """
 
 import sys
@@ -25,14 +25,14 @@ from onehop.compiler.lines import Line, line_below
 
 _OURS = f"{Path(__file__).parents[1]}/"
 
-# PythonWatch that read or change a tensor behind the back of torch's operations.
+# Functions that read or change a tensor without an operation that torch dispatches.
 _BEHIND_THE_BACK = frozenset({
     "numpy", "tolist", "__array__", "data_ptr", "untyped_storage", "register_hook", "retain_grad",
     "requires_grad_", "register_post_accumulate_grad_hook", "backward",
 })  # fmt: skip
 
 _READS_VALUES = frozenset({"_local_scalar_dense", "equal", "is_nonzero", "nonzero", "masked_select", "item"})
-# Tags of operations whose result, or its shape, depends on numbers as no other tensor shows.
+# Tags of operations whose result, or its shape, depends on the contents of tensors.
 _LOOKING = frozenset({torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape})
 
 
@@ -41,17 +41,17 @@ class Run:
     """A run on a few edges.
 
     Attributes:
-        edges: How many.
-        arguments: Of the message.
-        rows: Those of them that have a row for every edge, in dimension 0.
-        pairs: Those with the numbers of both ends, [2, edges], each with the row of the destination's.
-        numbers: Those of rows that are the number of the edge's destination, for reductions inside a
-            destination; empty where such reductions are not allowed.
-        destinations: How many destinations the message is told of; None where it is not.
-        draws: Whether dropout is allowed; nothing is drawn for it.
-        real: How many edges and destinations there really are.
-        sizes: Numbers of nodes that the message is told: by the argument, the real one, and that of the run;
-            None where it is told the real one there too.
+        edges: The number of edges of the run.
+        arguments: The arguments of the message.
+        rows: The arguments that have a row for every edge, in dimension 0.
+        pairs: The arguments with the numbers of both ends, [2, edges], each with the row of the destinations.
+        numbers: The entries of ``rows`` that are destination numbers, for reductions inside a destination;
+            empty if such reductions are not allowed.
+        destinations: The number of destinations that the message gets; None if it gets none.
+        draws: Whether dropout is allowed; no random numbers are drawn for it.
+        real: The real numbers of edges and destinations.
+        sizes: Counts of nodes that the message gets, by argument: the real number, and the number in this run
+            (None means the real number).
     """
 
     edges: int
@@ -67,11 +67,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """Tensors that a message function returns which reduces its messages itself.
+    """The tensors that a function returns that reduces its messages itself.
 
     Attributes:
         tensors: The tensors.
-        container: They are in one of these: a tuple or a list; None where there is one that is in none.
+        container: The type of the returned container, tuple or list; None for a single tensor.
     """
 
     tensors: tuple[Tensor, ...]
@@ -80,18 +80,18 @@ class Returned:
 
 @dataclass(slots=True)
 class Step:
-    """One operation."""
+    """One recorded operation."""
 
     operation: Any
-    places: list[Place | None]  # where the edges were in its operands
-    values: list[Any]  # its other arguments, and tensors from outside
-    result: Place | None  # where the edges are in its result
-    line: Line | None  # of the message
-    filled: Any  # what a tensor is filled with, which is no size
+    places: list[Place | None]  # places of the edges in its operands
+    values: list[Any]  # its other arguments, and tensors that the message has not made
+    result: Place | None  # place of the edges in its result
+    line: Line | None  # line of the message
+    filled: Any  # the value with which a tensor is filled; it is not a size
 
 
 class PythonWatch(TorchFunctionMode):
-    """Shows Python the real sizes, and refuses methods that the operations themselves do not show."""
+    """Shows Python the real sizes, and refuses methods that dispatched operations do not reveal."""
 
     def __init__(self, watch: "Watch") -> None:
         super().__init__()
@@ -105,22 +105,22 @@ class PythonWatch(TorchFunctionMode):
         kwargs = kwargs or {}
         result = function(*tried(args), **tried(kwargs))
         if sys._getframe(1).f_code.co_filename.startswith(_OURS):
-            return result  # a function of the patch, in the place of torch's
+            return result  # a function of the patch that replaces torch's
         return self._watch.counts.of(self._watch.real, function, args, kwargs, result)
 
 
 @dataclass(eq=False)
 class Watch(TorchDispatchMode):
-    """Looks at the operations of a run.
+    """Inspects the operations of a run.
 
     Attributes:
         run: The run.
-        runs: The code whose frame calls the message: lines below it are the message's.
-        steps: The operations, as two runs compare them.
+        runs: The code whose frame calls the message; lines below it belong to the message.
+        steps: The operations in the form that is compared between two runs.
         outer: Tensors that the message uses besides its operands.
-        met_at: The line at which each of these was met, by its id.
-        largest: Bytes an edge of the largest tensor that it makes.
-        looks: Whether it looks at numbers of tensors other than its operands.
+        met_at: The line of the first use of each of these tensors, by id.
+        largest: Bytes per edge of the largest tensor that the message makes.
+        looks: Whether the message reads contents of tensors other than its operands.
         calls: The operations with their arguments and results.
     """
 
@@ -142,7 +142,7 @@ class Watch(TorchDispatchMode):
         self.destinations = Destinations(self.run.numbers, pairs, self.run.destinations, self._edges)
         self._places: dict[int, Place] = {id(tensor): Place(0) for tensor in self.run.rows}
         self._places.update((id(pair), Place(1)) for pair, _ in self.run.pairs)
-        # Of all tensors met, which must stay alive so that their ids stay theirs.
+        # All tensors that occurred, by id; they must stay alive so that their ids stay valid.
         self.met: dict[int, Tensor] = {id(tensor): tensor for tensor in operands}
         self.counts = Counts()
         self._results: set[int] = set()
@@ -151,7 +151,7 @@ class Watch(TorchDispatchMode):
         self._foreign = {tensor.untyped_storage()._cdata for tensor in operands}
 
     def finish(self, out: Any, reduces: bool) -> None:
-        """Looks at the message itself, or at what the function made of it."""
+        """Checks the returned message, or the results that the function made from it."""
         self.returned: Returned | None = None
         if reduces:
             container = type(out) if type(out) in (tuple, list) else None
@@ -173,11 +173,11 @@ class Watch(TorchDispatchMode):
         return self.place(tensor) == Place(0) or self.destinations.have_rows(tensor)
 
     def place(self, tensor: Tensor) -> Place | None:
-        """Return where the edges are in a tensor; None: nowhere."""
+        """Return the place of the edges in a tensor; None if it has no edges."""
         return self._places.get(id(tensor))
 
     def real(self, tensor: Tensor, dim: int) -> int | None:
-        """Return how large a dimension really is; None where it is as large as in the trial."""
+        """Return the real size of a dimension; None if it is the same as in the trial."""
         edges, destinations = self.run.real
         place = self.place(tensor)
         if place is not None:
@@ -213,7 +213,7 @@ class Watch(TorchDispatchMode):
             values = [leaf for leaf in leaves if not isinstance(leaf, Tensor)]
             outside = [t for t in tensors if id(t) not in self._results and self.place(t) is None]
             places = [self.place(t) for t in tensors]
-            # What is drawn is 1: no generator moves on.
+            # Random numbers are replaced by 1, so that no generator advances.
             result = args[0].fill_(1) if drawn else operation(*args, **kwargs)
             if rule:
                 place = rule(result, self.place)

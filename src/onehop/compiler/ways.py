@@ -23,14 +23,15 @@ from onehop.ops.message import DTYPES, fits
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A message that is a program.
+    """A message that runs as a compiled program.
 
     Attributes:
-        message: The program.
-        uses: Tensors that it uses besides its operands: those that its terms number after these, and behind
-            them all that torch saves for the backward pass.
-        numbered: How many its terms number.
-        apart: The numbers of those, operands among them, that need a gradient and get none from it.
+        message: The compiled message.
+        uses: Tensors that it uses besides its operands: first those that its terms number after the operands,
+            then all that torch saves for the backward pass.
+        numbered: How many of these tensors the terms number.
+        apart: The numbers of operands and numbered tensors that need a gradient but get none from the
+            message.
     """
 
     message: Read
@@ -40,30 +41,30 @@ class Compiled:
 
     @property
     def saved(self) -> list[Tensor]:
-        """The tensors that torch saves: a write to one before the backward pass is an error."""
+        """The tensors that torch saves; writing to one before the backward pass is an error."""
         return self.uses[self.numbered :]
 
     def using(self, tensors: list[Tensor]) -> "Compiled":
-        """A copy with other tensors."""
+        """Return a copy with other tensors."""
         return replace(self, uses=tensors)
 
     def tensors_of(self, operands: list[Tensor]) -> list[Tensor]:
-        """All tensors that its terms number; those that get no gradient need none."""
+        """Return all tensors that the terms number; tensors that get no gradient are detached."""
         numbered = [*operands, *self.uses[: self.numbered]]
         return _detached(numbered, self.apart) if self.apart else numbered
 
 
 @dataclass(frozen=True, slots=True)
 class InBlocks:
-    """A message that treats each edge on its own, and runs in blocks.
+    """A message that treats each edge separately, and runs in blocks.
 
     Attributes:
-        row_bytes: Bytes an edge of the largest tensor that it makes.
-        uses: Tensors that it uses besides its operands: those that get a gradient, and after them others that
+        row_bytes: Bytes per edge of the largest tensor that it makes.
+        uses: Tensors that it uses besides its operands: first those that get a gradient, then others that
             torch saves for the backward pass.
-        learned: How many get a gradient.
-        refusal: Why it is not compiled.
-        apart: The numbers of operands that need a gradient and get none from it.
+        learned: How many of these tensors get a gradient.
+        refusal: Why the message is not compiled.
+        apart: The numbers of operands that need a gradient but get none from the message.
     """
 
     row_bytes: int
@@ -83,11 +84,11 @@ class InBlocks:
         return self.uses[self.learned :]
 
     def using(self, tensors: list[Tensor]) -> "InBlocks":
-        """A copy with other tensors."""
+        """Return a copy with other tensors."""
         return replace(self, uses=tensors)
 
     def tensors_of(self, operands: list[Tensor]) -> list[Tensor]:
-        """The operands; those that get no gradient need none."""
+        """Return the operands; operands that get no gradient are detached."""
         return _detached(operands, self.apart) if self.apart else operands
 
 
@@ -96,7 +97,7 @@ def _detached(tensors: list[Tensor], apart: frozenset[int]) -> list[Tensor]:
 
 
 Way = Compiled | InBlocks | str
-"""How a message runs; or why it runs neither compiled nor in blocks."""
+"""How a message runs, or the reason why it runs neither compiled nor in blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +106,10 @@ class Found:
 
     Attributes:
         way: The way.
-        calls: The operations of the trace; empty where the way is a sentence.
+        calls: The operations of the trace; empty if the way is a sentence.
         wholes: The arguments of the trace that are the same for all edges, by the operand that they copy.
-        lasts: Whether the same layer leads to the same way: no numbers of operands or tensors count.
-        counts: Whether it does so for the same numbers of edges and nodes alone.
+        lasts: Whether the way depends only on the layer, and not on contents of operands or tensors.
+        counts: Whether the way also depends on the numbers of edges and nodes.
     """
 
     way: Way
@@ -125,14 +126,14 @@ def way_of(
     refusal_of: Callable[[Read], str | None],
     linear: bool,
 ) -> Found:
-    """Finds the way of a message by a trace of it.
+    """Find the way of a message by tracing it.
 
     Args:
-        trial: The message.
-        graph: Over which edges.
-        autocast: The dtype of autocast; None without.
-        refusal_of: Says of a program why its messages cannot be reduced as requested; None if they can.
-        linear: Whether its messages are added up or averaged, and no more.
+        trial: The message with its arguments.
+        graph: The graph.
+        autocast: The dtype of autocast; None without autocast.
+        refusal_of: Returns why a compiled message cannot be reduced as requested; None if it can.
+        linear: Whether the reduction is only a sum or a mean.
     """
     if trial.reduces:
         with under_autocast(autocast):
@@ -161,16 +162,16 @@ def way_of(
     if watched.out.dtype.is_complex:
         return _refused(compiled)
     if watched.looks:
-        # Numbers may change before it runs again in the backward pass.
+        # The contents may change before the message runs again in the backward pass.
         return _refused(f"its message looks at numbers of tensors, and is not compiled: {compiled}")
     if watched.of_edges:
-        # A block has fewer.
+        # A block has fewer edges.
         return _refused(f"its message looks at the number of edges, and is not compiled: {compiled}")
     return _in_blocks(trial, traced, compiled)
 
 
 OWN_AGGREGATE = "its class overrides aggregate"
-"""The beginning of the sentence that refuses a message for how its layer reduces it."""
+"""The beginning of the sentence that refuses a message because of its layer's own aggregate."""
 
 
 def _refused(sentence: str) -> Found:
@@ -186,7 +187,7 @@ def _in_blocks(trial: Trial, traced: Traced, refusal: str) -> Found:
 
 
 def _apart(trial: Trial, traced: Traced, others: list[Tensor]) -> frozenset[int]:
-    """The numbers of operands, and of other tensors after them, that need a gradient and get none."""
+    """Return the numbers of operands, and of other tensors after them, that need a gradient but get none."""
     watched, arguments = traced
     reached = watched.history.reaches
     gets = {a.at for a in trial.each if a.at is not None and reached(arguments[a.name])}
@@ -196,19 +197,19 @@ def _apart(trial: Trial, traced: Traced, others: list[Tensor]) -> frozenset[int]
 
 
 def asks_for(name: str) -> str:
-    """The sentence that refuses a message for an argument that it takes."""
+    """Return the sentence that refuses a message because of an argument that it takes."""
     return f"its message takes {name}"
 
 
 def is_short(message: Read, reductions: tuple[str, ...]) -> bool:
-    """Return whether the programs of a message are short enough to be run, backward too."""
+    """Return whether the programs of a message are short enough to run forward and backward."""
     return all(fits(part.program, reductions) for part in message.parts)
 
 
 def _compiled(
     trial: Trial, traced: Traced, graph: Graph, refusal_of: Callable[[Read], str | None], linear: bool
 ) -> Found | str:
-    """Compiles a message; or says why not."""
+    """Compile a message, or return the reason why it cannot be compiled."""
     watched, arguments = traced
     if graph.num_edges < thresholds.now.compiled_edges:
         return "there are few edges"
@@ -223,7 +224,7 @@ def _compiled(
         id(arguments[a.name]): (ENDS[a.kind], a.at) for a in trial.each if a.kind in ENDS and a.at is not None
     }
     wholes = {id(arguments[a.name]): a.at for a in trial.each if a.kind is Kind.WHOLE and a.at is not None}
-    # A product for nodes must not be larger than that for edges.
+    # A product for nodes must not be larger than the product for edges.
     nodes = {End.SOURCE: graph.num_src, End.TARGET: graph.num_dst}
     hoists = frozenset(end for end, count in nodes.items() if count <= graph.num_edges)
     try:
@@ -246,5 +247,5 @@ def _compiled(
 
 
 def _whole(trial: Trial, arguments: dict[str, Any]) -> dict[int, Tensor]:
-    """The arguments of a trial that are the same for all edges, by the operand that they copy."""
+    """Return the arguments of a trial that are the same for all edges, by the operand that they copy."""
     return {a.at: arguments[a.name] for a in trial.each if a.kind is Kind.WHOLE and a.at is not None}

@@ -1,4 +1,4 @@
-"""A one-dimensional .npy file that grows piece by piece, and gets its length when it is closed."""
+"""A one-dimensional .npy file that is written piece by piece and gets its length at the end."""
 
 from pathlib import Path
 
@@ -9,18 +9,18 @@ from onehop.storage import write_all, writing
 
 
 class ArrayFile:
-    """Writes numbers one after the other to a file that is made anew.
+    """Writes numbers one after the other to a new file.
 
     Attributes:
-        count: So many have been written.
-        checksums: Of the numbers.
+        count: How many numbers have been written.
+        checksums: The checksums of the numbers.
     """
 
     def __init__(self, path: Path, dtype: np.dtype | type) -> None:
         self._path, self._dtype, self.count = path, np.dtype(dtype), 0
         self.checksums = Checksums()
         with writing("folder", path):
-            # Unbuffered: a buffer would report a full disk only when the file is closed.
+            # The file is unbuffered, because a buffer would report a full disk only when the file is closed.
             self._file = path.open("wb", buffering=0)
         try:
             self._write(_header(0, self._dtype))
@@ -29,7 +29,7 @@ class ArrayFile:
             raise
 
     def put(self, values: np.ndarray) -> None:
-        """Appends [n] numbers, converted to the file's dtype; raises a StorageError if the disk is full."""
+        """Append numbers, [n], converted to the file's dtype; raises a StorageError if the disk is full."""
         flat = np.ascontiguousarray(values, dtype=self._dtype)
         data = flat.view(np.uint8).data
         self._write(data)
@@ -37,7 +37,7 @@ class ArrayFile:
         self.count += len(flat)
 
     def finish(self) -> None:
-        """Writes the length into the header, and ends the checksums' last block; raises as :meth:`put`."""
+        """Write the length into the header, and end the checksums' last block; may raise as :meth:`put`."""
         self.checksums.finish()
         self._file.seek(0)
         self._write(_header(self.count, self._dtype))
@@ -56,6 +56,6 @@ class ArrayFile:
 
 
 def _header(count: int, dtype: np.dtype) -> bytes:
-    """A .npy header of the same length for every count, so that it can be rewritten at the end."""
+    """Return a .npy header with the same length for every count, so that it can be rewritten at the end."""
     text = f"{{'descr': '{dtype.str}', 'fortran_order': False, 'shape': ({count},), }}"
     return b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little") + text.ljust(117).encode() + b"\n"

@@ -43,7 +43,7 @@ def from_edge_index(edge_index: Tensor, num_nodes: int | None, size: tuple[int, 
 
 
 def on_host(there: PlacedCsr) -> Any:
-    """The native graph with the edges of one on a device, which are copied."""
+    """Return a native graph with the edges of a graph on a device; the edges are copied."""
     source, target = there.edge_index().cpu()
     return from_coo(target, source, there.rows, there.cols)
 
@@ -71,8 +71,8 @@ def from_csr(rowptr: Tensor, col: Tensor, num_src: int | None) -> Any:
     rowptr, col = _in_memory("rowptr", rowptr), _in_memory("col", col)
     if rowptr.numel() == 0:
         raise ArgumentError("rowptr: expected at least one entry (a graph without destinations has [0]).")
-    # A copy, because native code relies on what is checked here. In 64 bits, where differences of damaged
-    # entries cannot wrap around.
+    # This is a copy, because native code relies on the checks here. It has 64 bits, in which differences of
+    # damaged entries cannot overflow.
     pointers = torch.empty(rowptr.shape, dtype=torch.int64, device="cpu").copy_(rowptr)
     counts = pointers.diff()
     if int(pointers[0]) != 0 or int(pointers[-1]) != col.numel() or bool((counts < 0).any()):
@@ -108,10 +108,10 @@ def from_scipy(matrix: Any) -> Any:
     num_dst, num_src = matrix.shape
     num_src, num_dst = (_checked_count("matrix", each) for each in (num_src, num_dst))
     if matrix.format in ("csc", "csr"):
-        pointer = np.array(matrix.indptr, dtype=np.int64)  # a copy: what is checked must be what is used
+        pointer = np.array(matrix.indptr, dtype=np.int64)  # a copy, so that checked values are used
         counts = np.diff(pointer)
-        # SciPy lets the arrays be longer than the pointers say, and does not check them again when they are
-        # written to.
+        # In SciPy, the arrays may be longer than the pointers say, and SciPy does not check them again after
+        # writes.
         if pointer[0] != 0 or (counts < 0).any() or pointer[-1] > len(matrix.indices):
             raise ArgumentError(
                 "matrix: indptr must ascend from 0 to the number of indices; rebuild the matrix."
@@ -131,7 +131,7 @@ def from_scipy(matrix: Any) -> Any:
 
 
 def from_coo(row: Tensor, col: Tensor, rows: int, cols: int, loops: int = 0) -> Any:
-    """Builds a native graph of edges, of rows and columns [E] each, followed by ``loops`` self loops."""
+    """Builds a native graph from rows and columns of edges, [E] each, followed by ``loops`` self loops."""
     csr, wrong, edge = native.extension.csr_from_coo(
         row=native.address(row),
         col=native.address(col),
@@ -152,10 +152,10 @@ def from_coo(row: Tensor, col: Tensor, rows: int, cols: int, loops: int = 0) -> 
 
 
 def _check_there(edge_index: Tensor, num_src: int, num_dst: int) -> None:
-    """Checks node numbers where they are.
+    """Checks node numbers on the device where they are.
 
-    A GPU is not waited for, unless every use is checked (``ONEHOP_CHECK=full``): a wrong number ends in an
-    assertion on the device before anything reads it, as in torch's own indexing.
+    The host does not wait for a GPU, unless ``ONEHOP_CHECK=full``: a wrong number fails a device assertion
+    before anything reads it, as in torch's own indexing.
     """
     ends = (("destination", edge_index[1], num_dst), ("source", edge_index[0], num_src))
     for kind, numbers, count in ends:
@@ -175,7 +175,7 @@ def _outside(kind: str, number: int, edge: int, count: int) -> IndexRangeError:
 
 
 def _in_memory(name: str, tensor: Tensor) -> Tensor:
-    """A plain CPU tensor of the same numbers: wrapper subclasses (PyG's EdgeIndex) have no address."""
+    """Return a plain CPU tensor of the same numbers; wrapper subclasses (PyG's EdgeIndex) have no address."""
     if type(tensor) is Tensor:
         return tensor.cpu()
     plain = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu").copy_(tensor)
@@ -200,8 +200,8 @@ def _check_edge_index(edge_index: Tensor) -> None:
 
 
 def _checked_count(name: str, value: Any) -> int:
-    """A number of nodes as a plain integer; NumPy's and tensors' are accepted."""
-    # Layers make graphs, and their numbers are plain.
+    """Return a number of nodes as a plain int; integers of NumPy and tensors are accepted."""
+    # A fast path, because layers make graphs and pass plain integers.
     count = value if type(value) is int else integer(name, value)
     if count < 0:
         raise ArgumentError(f"{name}: expected a number of nodes, zero or more, got {value!r}.")

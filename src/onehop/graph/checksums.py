@@ -12,19 +12,19 @@ from onehop.graph.pieces import PieceReader
 from onehop.storage import writing
 
 NAME = "checksums.json"
-# So much is read together; a damaged place is found as exactly.
+# Number of bytes that are read together and have one checksum.
 BLOCK_BYTES = 4 << 20
 
 
 class Checksums:
-    """Takes bytes one after the other; ``blocks`` has the sum of each whole block, and then of the rest."""
+    """Computes checksums of a stream of bytes; ``blocks`` has the sums of whole blocks, then of the rest."""
 
     def __init__(self) -> None:
         self.blocks: list[int] = []
         self._sum, self._held = 0, 0
 
     def add(self, data: memoryview) -> None:
-        """Takes the next bytes."""
+        """Add the next bytes."""
         while len(data):
             part = data[: BLOCK_BYTES - self._held]
             self._sum, self._held = zlib.crc32(part, self._sum), self._held + len(part)
@@ -33,22 +33,23 @@ class Checksums:
             data = data[len(part) :]
 
     def finish(self) -> None:
-        """Ends a block that is not whole."""
+        """End the last block, which may be incomplete."""
         if self._held:
             self.blocks.append(self._sum)
             self._sum, self._held = 0, 0
 
 
 def write(folder: Path, files: Mapping[str, Sequence[int]]) -> None:
-    """Keeps the checksums of files, by their names; raises a StorageError if the disk is full."""
+    """Write the checksums of files, by file name; raises a StorageError if the disk is full."""
     with writing("folder", folder):
         (folder / NAME).write_text(json.dumps(files))
 
 
 def verify(folder: Path) -> None:
-    """Reads all files that have checksums, once.
+    """Read all files that have checksums once, and verify them.
 
-    Raises a FileFormatError if a block has other contents than were written, or there are no checksums.
+    Raises a FileFormatError if the contents of a block differ from what was written, or if there are no
+    checksums.
     """
     try:
         files = {str(name): list(sums) for name, sums in json.loads((folder / NAME).read_text()).items()}

@@ -1,10 +1,10 @@
-"""Recognises a write to a tensor, by its version counter and by its contents.
+"""Detection of writes to tensors, by version counter and by contents.
 
 Some writes bypass PyTorch's version counter: through ``tensor.data``, ``tensor.numpy()`` or the NumPy array
-that a tensor was made from, DLPack, ``untyped_storage()``. So contents are compared too: all of a tensor of
-up to 256 KiB, and 256 samples of a larger one, where a write that changes few entries can go unnoticed. With
-``ONEHOP_CHECK=full`` all of the contents are compared at every use, and where the maker of a value asks for
-it, a hash of all of them.
+that a tensor was made from, DLPack, ``untyped_storage()``. So contents are compared too: all contents of a
+tensor up to 256 KiB, and 256 samples of a larger tensor; there, a write that changes few entries can go
+unnoticed. With ``ONEHOP_CHECK=full``, all contents are compared at every use. A hash of all contents is also
+compared for values that were cached with ``whole=True``.
 """
 
 import weakref
@@ -17,18 +17,19 @@ from onehop.graph.lending import is_shared, original, read_address
 
 
 class State:
-    """The state of a tensor at a moment.
+    """The state of a tensor at one moment.
 
     Args:
         tensor: The tensor.
-        counts_writes: Whether its version counter counts.
-        whole: Whether a hash of all contents is compared, not of a sample.
+        counts_writes: Whether its version counter is compared.
+        whole: Whether to compare a hash of all contents instead of a sample.
     """
 
     __slots__ = ("address", "contents", "sample", "storage", "version", "whole")
 
     def __init__(self, tensor: Tensor, counts_writes: bool, whole: bool) -> None:
-        # Before the contents are read: a write meanwhile makes the state one that is never met again.
+        # The version is read before the contents, so that after a write in between the state never matches
+        # again.
         self.version = tensor._version if counts_writes else None
         self.storage = weakref.ref(tensor.untyped_storage())
         self.address = read_address(tensor)
@@ -38,23 +39,24 @@ class State:
 
 
 Name = tuple[int, int, tuple[int, torch.Size, tuple[int, ...], torch.dtype]]
-"""The name of a tensor in a key, a plain tuple because the hot path makes one at every call.
+"""The name of a tensor in a key; it is a plain tuple, because the hot path makes one in every call.
 
-The id of its storage; the id of the tensor or, for a view, of its base, because every ``t[0]`` is a new
-object; and the part of the storage that it is. The second distinguishes ``t`` from ``t.data``, which share a
-storage and have separate version counters. It is 0 where any tensor with this part of the storage is meant.
+It has the id of the storage; the id of the tensor or, for a view, of its base, because every ``t[0]`` is a
+new object; and the part of the storage that the tensor uses. The second entry distinguishes ``t`` from
+``t.data``, which share a storage but have separate version counters. It is 0 if the name stands for any
+tensor with this part of the storage.
 """
 
 
 class Noted:
-    """Some tensors, and the state they are in: what is made from them afterwards is kept for this state.
+    """Some tensors and their current state; a value made from them afterwards is cached for this state.
 
     Args:
-        *tensors: In an order of the caller's.
-        any_owner: Whether they stand for every tensor that is the same part of the same storage, such as the
-            index arrays of two sparse matrices. Each has a version counter of its own, so that the counters
-            are ignored: the caller has to check the contents of what it finds.
-        whole: Whether all of their contents are compared at each lookup, by a hash, and not a sample.
+        *tensors: The tensors, in an order that the caller chooses.
+        any_owner: Whether each stands for every tensor with the same part of the same storage, such as the
+            index arrays of two sparse matrices. These have separate version counters, so the counters are
+            ignored, and the caller has to check the contents.
+        whole: Whether to compare all contents at each lookup, by a hash, instead of a sample.
     """
 
     __slots__ = ("are_views", "names", "recognised", "states")
@@ -62,7 +64,7 @@ class Noted:
     def __init__(self, *tensors: Tensor, any_owner: bool = False, whole: bool = False) -> None:
         originals = tuple(map(original, tensors))
         self.recognised = not any(tensor.is_inference() for tensor in originals)
-        """Whether all of them have a version counter."""
+        """Whether all of the tensors have a version counter."""
         names: tuple[Name, ...] = ()
         for tensor in originals:
             base = tensor._base
@@ -76,7 +78,7 @@ class Noted:
         )
 
     def and_of(self, other: "Noted") -> "Noted":
-        """The tensors of both, in this order."""
+        """Return the tensors of both, in this order."""
         both = Noted()
         both.recognised = self.recognised and other.recognised
         both.names, both.states = self.names + other.names, self.states + other.states
@@ -84,7 +86,7 @@ class Noted:
         return both
 
     def is_of(self, *tensors: Tensor | None) -> bool:
-        """Return whether tensors are unchanged, as far as the settings check it; None is not checked."""
+        """Return whether tensors are unchanged, as far as the settings check this; None is not checked."""
         full = config.full_check()
         for tensor, state in zip(tensors, self.states, strict=True):
             if tensor is None:
@@ -112,7 +114,7 @@ def fingerprint(tensor: Tensor) -> int:
 
 
 def sample_of(tensor: Tensor, whole: bool = False) -> int:
-    """A fingerprint of a sample of the contents, or of all of them; 0 if they are not in CPU memory."""
+    """Return a hash of a sample of the contents, or of all contents; 0 if they are not in CPU memory."""
     if not tensor.is_cpu:
         return 0
     if whole:
@@ -121,7 +123,7 @@ def sample_of(tensor: Tensor, whole: bool = False) -> int:
 
 
 def _span_bytes(tensor: Tensor) -> int:
-    """Bytes from the first entry to the last, including gaps."""
+    """Return the bytes from the first entry to the last, including gaps."""
     if not tensor.numel():
         return 0
     if tensor.is_contiguous():

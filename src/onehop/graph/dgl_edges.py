@@ -1,4 +1,4 @@
-"""The edges of a DGLGraph, which is recognised by its methods: DGL itself is not imported."""
+"""The edges of a DGLGraph, which is recognised by its methods without importing DGL."""
 
 from typing import Any
 
@@ -9,18 +9,19 @@ from onehop.errors import ArgumentError
 
 
 def edges_of(graph: Any) -> tuple[Tensor, tuple[int, int]]:
-    """The edges of a DGLGraph, or of a DGL block, in the order of their numbers.
+    """Return the edges of a DGLGraph, or of a DGL block, in the order of their numbers.
 
-    That is the order of ``graph.edata``, so ``graph.edata["w"]`` is a weight in this order.
+    This is the order of ``graph.edata``, so ``graph.edata["w"]`` is a weight in this order.
 
     Args:
-        graph: With one type of edges; of several, give one relation: ``graph[etype]``.
+        graph: A graph with one edge type; of a heterogeneous graph, pass one relation: ``graph[etype]``.
 
     Returns:
-        [2, E], sources above destinations, on the device of the DGLGraph; and (num_src, num_dst).
+        [2, E], sources in the first row and destinations in the second, on the device of the DGLGraph; and
+        (num_src, num_dst).
 
     Raises:
-        ArgumentError: Not a DGLGraph, or one with several types of edges.
+        ArgumentError: ``graph`` is not a DGLGraph, or has several edge types.
     """
     etypes = getattr(graph, "canonical_etypes", None)
     if etypes is None or not hasattr(graph, "num_src_nodes"):
@@ -35,11 +36,11 @@ def edges_of(graph: Any) -> tuple[Tensor, tuple[int, int]]:
 
 
 def by_number(edges: tuple[Tensor, Tensor, Tensor], formats: list[str]) -> Tensor:
-    """[2, E]: edges that DGL listed in any order, in the order of their numbers.
+    """Return edges that DGL listed in any order, in the order of their numbers, [2, E].
 
-    To list them in the order of their numbers DGL makes COO, which a graph's formats may leave out. In any
-    order it lists them from a format that is there; from COO, edges come in the order of their numbers. Takes
-    sources, destinations and numbers, [E] each; numbers are [0] if they are consecutive.
+    To list edges in the order of their numbers, DGL needs COO, which a graph's formats may exclude. In any
+    order, DGL lists them from an existing format; from COO, they come in the order of their numbers.
+    ``edges`` are sources, destinations and numbers, [E] each; the numbers are [0] if they are consecutive.
     """
     source, target, number = edges
     listed = torch.stack([source, target])

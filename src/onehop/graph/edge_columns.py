@@ -1,4 +1,4 @@
-"""Edges as two columns of node numbers: sorted, and chosen by marks of their nodes."""
+"""Edges as two columns of node numbers, which can be sorted, and selected by masks of nodes."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -10,24 +10,24 @@ from torch import Tensor
 from onehop import native
 from onehop.graph.lending import read_address
 
-# Two node numbers and the place of an edge are sorted as one number.
+# Two node numbers and the position of an edge are sorted as one integer.
 _MOST_NODES = 2**31
 
 
 class EdgeColumns:
     """The rows and columns of edges.
 
-    Masks of nodes are contiguous tensors of bool. :meth:`sorted` and :meth:`are_paired` need valid edges.
-    Their owner may write to them at any time, so native code checks each number as it uses it.
+    Masks of nodes are contiguous bool tensors. :meth:`sorted` and :meth:`are_paired` need valid edges. The
+    owner of the edges may write to them at any time, so native code checks each number when it uses it.
     """
 
     def __init__(self, edge_index: Tensor, flipped: bool = False) -> None:
         """Keeps the columns of [2, E], int32 or int64, on the CPU; E is at least 1.
 
-        If ``flipped``, the second line has the rows.
+        If ``flipped``, the second row of ``edge_index`` has the rows.
         """
         self._flipped = flipped
-        # Kept as long as their addresses are.
+        # The tensors are kept because native code keeps their addresses.
         self._row, self._col = (each.contiguous() for each in self.lines(edge_index))
         columns = native.extension.EdgeColumns()
         columns.row, columns.col = read_address(self._row), read_address(self._col)
@@ -48,34 +48,34 @@ class EdgeColumns:
 
     @property
     def are_valid(self) -> bool:
-        """True if no number is negative or takes more than 31 bits."""
+        """Whether no number is negative or takes more than 31 bits."""
         return 0 < self.num_nodes <= _MOST_NODES
 
     def sorted(self, *, mirrored: bool = False, numbered: bool = False) -> "SortedEdges":
-        """The edges sorted by row, then by column; equal edges keep their order.
+        """Return the edges sorted by row, then by column; equal edges keep their order.
 
-        If ``mirrored``, the same edges with rows and columns swapped follow the edges.
+        If ``mirrored``, the edges with rows and columns swapped are included, after the given edges.
         :attr:`SortedEdges.numbers` needs ``numbered``.
         """
         edges = native.extension.SortedEdges(self._columns, self._ends, mirrored, numbered, native.threads())
         return SortedEdges(self, edges)
 
     def are_paired(self) -> bool:
-        """Return whether every edge occurs as many times as the edge in the other direction."""
+        """Return whether every edge occurs as many times as its reverse."""
         return native.extension.are_paired(self._columns, self._ends, native.threads())
 
     def mark_ends(self, node_mask: Tensor) -> bool:
-        """Marks both ends of all edges that are no loops; returns whether all have an entry in the mask."""
+        """Mark both ends of all edges except loops; return whether all ends have an entry in the mask."""
         return native.extension.mark_ends(
             self._columns, node_mask.data_ptr(), node_mask.numel(), native.threads()
         )
 
     def mark_reached(self, node_mask: Tensor, reached: Tensor, edge_mask: Tensor) -> bool:
-        """Marks the columns of edges whose rows are marked in ``node_mask``.
+        """Mark the columns of edges whose rows are marked in ``node_mask``.
 
-        Columns are marked in ``reached``, a mask of as many nodes, and edges in ``edge_mask``, [E] of bool.
-        Returns whether every row, and every one of these columns, has an entry in ``node_mask``; if not, the
-        marks have no meaning.
+        Columns are marked in ``reached``, a mask of the same size, and edges in ``edge_mask``, [E], bool.
+        Returns whether every row, and every marked column, has an entry in ``node_mask``; if not, the marks
+        are meaningless.
         """
         return native.extension.mark_reached(
             self._columns,
@@ -87,19 +87,20 @@ class EdgeColumns:
         )
 
     def mark_inner(self, node_mask: Tensor, edge_mask: Tensor) -> bool:
-        """Marks the edges, in ``edge_mask`` [E], whose ends are both marked in ``node_mask``, and no others.
+        """Mark exactly the edges whose ends are both marked in ``node_mask``, in ``edge_mask``, [E].
 
-        Returns whether every end has an entry in ``node_mask``; if not, the marks have no meaning.
+        Returns whether every end has an entry in ``node_mask``; if not, the marks are meaningless.
         """
         return native.extension.mark_inner_edges(
             self._columns, read_address(node_mask), node_mask.numel(), edge_mask.data_ptr(), native.threads()
         )
 
     def marked(self, edge_mask: Tensor, mapping: Tensor | None = None) -> Tensor | None:
-        """The edges that are marked in ``edge_mask``, [E] of bool: [2, E'], of the edges' dtype.
+        """Return the edges that are marked in ``edge_mask``, [E], bool: [2, E'], of the edges' dtype.
 
-        The mapping, of the edges' dtype, has the number to write for each node; None means its own. Nobody
-        else writes to either. Returns None if a node of such an edge has no entry in the mapping.
+        ``mapping``, of the edges' dtype, has the new number of each node; None keeps the numbers. No other
+        thread may write to the mask or the mapping. Returns None if a node of a marked edge has no entry in
+        the mapping.
         """
         out = self.empty(int(edge_mask.count_nonzero()))
         row, col = self.lines(out)
@@ -115,11 +116,11 @@ class EdgeColumns:
         return out if in_range else None
 
     def empty(self, count: int) -> Tensor:
-        """[2, count], of the edges' dtype, without content."""
+        """Return an uninitialised tensor, [2, count], of the edges' dtype."""
         return torch.empty((2, count), dtype=self._row.dtype, device="cpu")
 
     def lines(self, edge_index: Tensor) -> tuple[Tensor, Tensor]:
-        """The rows and the columns of [2, E']."""
+        """Return the rows and the columns of an edge index, [2, E']."""
         first, second = edge_index[0], edge_index[1]
         return (second, first) if self._flipped else (first, second)
 
@@ -132,11 +133,11 @@ class SortedEdges:
 
     @property
     def has_duplicates(self) -> bool:
-        """True if an edge is repeated."""
+        """Whether an edge is repeated."""
         return bool(self._keys.distinct < self._keys.count)
 
     def edge_index(self, *, once: bool) -> Tensor:
-        """The edges: [2, E'], of their dtype; repeated edges are kept, unless ``once``."""
+        """Return the edges, [2, E'], of their dtype; repeated edges are kept, unless ``once``."""
         out = self._edges.empty(self._keys.distinct if once else self._keys.count)
         row, col = self._edges.lines(out)
         self._native.write_ends(row.data_ptr(), col.data_ptr(), once, native.threads())
@@ -144,22 +145,22 @@ class SortedEdges:
 
     @cached_property
     def numbers(self) -> Tensor:
-        """[E], int64: the place of each sorted edge in the given order."""
+        """The position of each sorted edge in the given order, [E], int64."""
         return self._written(self._keys.write_notes, self._keys.count)
 
     @cached_property
     def groups(self) -> Tensor:
-        """[E], int64: how many distinct edges come before each sorted edge."""
+        """The number of distinct edges before each sorted edge, [E], int64."""
         return self._written(self._keys.write_groups, self._keys.count)
 
     @cached_property
     def inverse(self) -> Tensor:
-        """[E], int64: the same of each edge in the given order, if edges are numbered."""
+        """Like :attr:`groups`, for each edge in the given order, [E], int64; needs ``numbered``."""
         return self._written(self._keys.write_inverse, self._keys.count)
 
     @cached_property
     def counts(self) -> Tensor:
-        """[E'], int64: how often each distinct edge occurs."""
+        """How often each distinct edge occurs, [E'], int64."""
         return self._written(self._keys.write_counts, self._keys.distinct)
 
     def _written(self, write: Callable[[int, int], None], count: int) -> Tensor:

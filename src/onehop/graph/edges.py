@@ -1,4 +1,4 @@
-"""Lists of edges: of a native graph, and with every edge in both directions."""
+"""Lists of edges: from a native graph, and with every edge in both directions."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def edge_index_of(csr: Any) -> Tensor:
-    """[2, E], int64: the edges of a native graph, sources above destinations, in the caller's edge order."""
+    """Return a native graph's edges, [2, E], int64 (sources, destinations), in the caller's edge order."""
     target = torch.repeat_interleave(torch.arange(csr.rows, device="cpu"), csr.rowptr.diff())
     by_row = torch.stack([csr.col.long(), target])
     if csr.perm is None:
@@ -24,7 +24,7 @@ def edge_index_of(csr: Any) -> Tensor:
 
 
 def as_scipy(edge_index: Tensor, shape: tuple[int, int], weight: Tensor | None) -> "scipy.sparse.coo_array":
-    """The matrix of edges and their weights; see :meth:`onehop.Graph.to_scipy`."""
+    """Return the matrix of edges and their weights; see :meth:`onehop.Graph.to_scipy`."""
     import scipy.sparse
 
     source, target = edge_index.numpy()
@@ -36,7 +36,7 @@ def as_scipy(edge_index: Tensor, shape: tuple[int, int], weight: Tensor | None) 
 
 
 def undirected(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """[2, E'], int64: every edge in both directions, each once, ordered by source, then by destination.
+    """Return every edge in both directions, each once, ordered by source and destination; [2, E'], int64.
 
     Examples:
         >>> import torch
@@ -52,7 +52,7 @@ def undirected(edge_index: Tensor, num_nodes: int) -> Tensor:
 
 
 def distinct(keys: np.ndarray) -> np.ndarray:
-    """Each of ``keys`` once, in ascending order; ``keys`` itself is sorted."""
+    """Return the distinct ``keys`` in ascending order; ``keys`` itself is sorted in place."""
     keys.sort()
     if len(keys) == 0:
         return keys
@@ -62,7 +62,7 @@ def distinct(keys: np.ndarray) -> np.ndarray:
 
 
 def edges_of_keys(keys: np.ndarray, num_nodes: int) -> Tensor:
-    """[2, E], int64: the edges that keys of ``source * num_nodes + destination`` stand for."""
+    """Return the edges, [2, E], int64, for keys of ``source * num_nodes + destination``."""
     edge_index = np.empty((2, len(keys)), dtype=np.int64)
     np.divmod(keys, max(num_nodes, 1), out=(edge_index[0], edge_index[1]))
     return torch.from_numpy(edge_index)

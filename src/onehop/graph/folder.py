@@ -1,8 +1,8 @@
-"""Compressed sparse rows in a folder: how they are read piece by piece, checked, and written.
+"""Compressed sparse rows in a folder: reading piece by piece, checks, and writing.
 
-A folder holds ``meta.json``, ``checksums.json``, ``rowptr.npy`` ([num_dst + 1], int64) and ``col.npy`` ([E],
-int32), where the sources of destination i are ``col[rowptr[i]:rowptr[i + 1]]``, as in :class:`onehop.Graph`.
-The edges are in the order of ``col``.
+A folder contains ``meta.json``, ``checksums.json``, ``rowptr.npy`` ([num_dst + 1], int64) and ``col.npy``
+([E], int32), where the sources of destination i are ``col[rowptr[i]:rowptr[i + 1]]``, as in
+:class:`onehop.Graph`. The edges are in the order of ``col``.
 """
 
 import contextlib
@@ -32,13 +32,13 @@ from onehop.storage import writing
 PIECE = 1 << 22
 _FORMAT = "onehop stored graph 1"
 _META, _ROWPTR, _COL = "meta.json", "rowptr.npy", "col.npy"
-# Number of entries of rowptr that are in memory.
+# Number of entries of rowptr that are in memory at a time.
 _ROWPTR_PIECE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """The rows of :class:`onehop.graph.stored.StoredGraph`, which users get and which has these fields."""
+    """The rows of a graph on disk; base class of :class:`onehop.StoredGraph`, which users get."""
 
     folder: Path
     num_src: int
@@ -48,10 +48,10 @@ class StoredRows:
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> Self:
-        """The graph in a folder that :func:`onehop.graph.stored.write` or :meth:`onehop.Graph.save` made.
+        """Open the graph in a folder from :func:`onehop.graph.stored.write` or :meth:`onehop.Graph.save`.
 
         Raises:
-            FileFormatError: It is not a stored graph, or a file in it is truncated.
+            FileFormatError: The folder does not contain a stored graph, or a file in it is truncated.
             FileNotFoundError: There is no such folder.
         """
         path = Path(folder)
@@ -84,12 +84,12 @@ class StoredRows:
 
     @property
     def rowptr(self) -> np.ndarray:
-        """[num_dst + 1], int64, memory-mapped."""
+        """The bounds of the rows, [num_dst + 1], int64, memory-mapped."""
         return _mapped(self.folder / _ROWPTR)
 
     @property
     def col(self) -> np.ndarray:
-        """[E], int32, memory-mapped."""
+        """The source of every edge, [E], int32, memory-mapped."""
         return _mapped(self.folder / _COL)
 
     @property
@@ -103,20 +103,20 @@ class StoredRows:
         return self.folder / _COL
 
     def verify(self) -> None:
-        """Reads all files once, and compares each 4 MiB with the checksum of what was written.
+        """Read all files once, and compare each block of 4 MiB with its checksum.
 
         Raises:
-            FileFormatError: A block has other contents, or an earlier release stored the graph, without
-                checksums.
+            FileFormatError: A block has other contents than were written, or an earlier release stored the
+                graph without checksums.
         """
         checksums.verify(self.folder)
 
     def blocks(self, rows: int = PIECE, edges: int = PIECE) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """Consecutive rows: the first one's number, their numbers of edges [rows], and their sources [edges].
+        """Yields blocks of rows: the first row's number, the degrees, [rows], and the sources, [edges].
 
         Args:
-            rows: Most rows, one or more.
-            edges: Most edges, unless one row has more.
+            rows: The maximal number of rows, one or more.
+            edges: The maximal number of edges, unless one row has more.
 
         Raises:
             FileFormatError: ``rowptr`` does not ascend, or a source is outside the graph.
@@ -131,11 +131,11 @@ class StoredRows:
             yield begin, torch.from_numpy(np.diff(pointers)), sources
 
     def row_blocks(self, rows: int, edges: int) -> Iterator[tuple[int, np.ndarray]]:
-        """Consecutive rows without their sources: the first one's number, and ``rowptr`` of them [rows + 1].
+        """Yields blocks of rows without sources: the first row's number, and their ``rowptr``, [rows + 1].
 
         Args:
-            rows: Most rows, one or more.
-            edges: Most edges, unless one row has more.
+            rows: The maximal number of rows, one or more.
+            edges: The maximal number of edges, unless one row has more.
 
         Raises:
             FileFormatError: ``rowptr`` does not ascend, or its file is truncated.
@@ -164,7 +164,7 @@ class StoredRows:
 
 
 def blocks_of(rowptr: Tensor, col: Tensor, step: int) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """As :meth:`StoredRows.blocks`, of ``step`` rows of arrays in memory."""
+    """Yields blocks of ``step`` rows of arrays in memory; see :meth:`StoredRows.blocks`."""
     rows, degrees = len(rowptr) - 1, rowptr.diff()
     for begin in range(0, rows, step):
         end = min(begin + step, rows)
@@ -172,7 +172,7 @@ def blocks_of(rowptr: Tensor, col: Tensor, step: int) -> Iterator[tuple[int, Ten
 
 
 def write(folder: str | os.PathLike[str], num_src: int, blocks: Iterable[tuple[Tensor, Tensor]]) -> None:
-    """See :func:`onehop.graph.stored.write`."""
+    """Write a graph to a folder; see :func:`onehop.graph.stored.write`."""
     if not 0 <= num_src <= MOST_NODES:
         raise ArgumentError(f"num_src: expected 0 to {MOST_NODES}, got {num_src}.")
     with appearing(folder) as beside, Rows(beside) as rows:
@@ -188,18 +188,18 @@ def write(folder: str | os.PathLike[str], num_src: int, blocks: Iterable[tuple[T
 
 @contextlib.contextmanager
 def appearing(folder: str | os.PathLike[str]) -> Iterator[Path]:
-    """A folder to write to, which gets its name when the block ends; if it fails nothing is left.
+    """Yields a folder to write to, which gets its final name when the block ends; on an error it is removed.
 
     Raises:
-        ArgumentError: There is something of that name.
-        StorageError: The disk is full, or the place cannot be written.
+        ArgumentError: The name exists already.
+        StorageError: The disk is full, or the place is not writable.
     """
     goal = Path(folder)
     with writing("folder", goal):
         exists = goal.exists()
     if exists:
         raise ArgumentError(f"folder: {goal} exists; remove it or give another name.")
-    # Unique to this call, even if others write the same graph at the same time, on any machine.
+    # The name is unique, even if others write the same graph at the same time, on any machine.
     beside = goal.with_name(f"{goal.name}.{uuid.uuid4().hex}.tmp")
     try:
         with writing("folder", beside):
@@ -213,11 +213,11 @@ def appearing(folder: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 class Rows:
-    """The files of a stored graph in the making, in a folder that is there and has none of them.
+    """The files of a graph that is being written, in an existing folder without these files.
 
     Attributes:
-        pointers: ``rowptr``: to be given one entry more than there are rows.
-        sources: ``col``.
+        pointers: The file of ``rowptr``; it must get one entry more than there are rows.
+        sources: The file of ``col``.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -228,7 +228,7 @@ class Rows:
             self._files = stack.pop_all()
 
     def finish(self, num_src: int, num_dst: int, more: Mapping[str, ArrayFile] | None = None) -> None:
-        """Writes the lengths, checksums and metadata; ``more`` are other finished files in the folder.
+        """Write the lengths, checksums and metadata; ``more`` are other finished files in the folder.
 
         Raises a StorageError if the disk is full.
         """
@@ -249,7 +249,7 @@ class Rows:
 
 
 def _appear(beside: Path, goal: Path) -> None:
-    """Renames the folder to its final name, unless that exists by now."""
+    """Rename the folder to its final name, unless the name exists now."""
     try:
         beside.rename(goal)
     except OSError as error:

@@ -33,11 +33,11 @@ _by_number: "weakref.WeakValueDictionary[int, Graph]" = weakref.WeakValueDiction
 class Graph:
     """An immutable directed graph: rows are destinations, columns are sources.
 
-    The caller's edge order is kept: every tensor with one entry an edge is given, and returned, in the order
-    of the ``edge_index`` (or matrix) that the graph was made from. Repeated edges stay separate edges. The
+    The caller's edge order is kept: every tensor with one entry per edge is passed and returned in the order
+    of the ``edge_index`` (or matrix) from which the graph was made. Repeated edges stay separate edges. The
     graph owns copies of its arrays; later writes to the caller's tensors do not affect it.
 
-    Make one with :meth:`from_edge_index`, ``from_csr``, ``from_points``, ``from_scipy``, ``from_dgl`` or
+    Make a graph with :meth:`from_edge_index`, ``from_csr``, ``from_points``, ``from_scipy``, ``from_dgl`` or
     :meth:`load`.
 
     Examples:
@@ -52,59 +52,59 @@ class Graph:
     """
 
     def __init__(self, csr: Any) -> None:
-        """A graph of a native one; of one on a device or an index, the native one is made on first use."""
-        # Plain numbers, which torch.compile can look at.
+        """Wraps a native graph, which is made on first use for a graph on a device or of an index."""
+        # These are plain integers, which torch.compile can read.
         self.num_src: int = csr.cols
         """Number of sources (columns)."""
         self.num_dst: int = csr.rows
         """Number of destinations (rows)."""
         self.num_edges: int = csr.edges
-        """Number of edges, repeated ones included."""
+        """Number of edges, including repeated ones."""
         self.index: IndexRows | None = csr if isinstance(csr, IndexRows) else None
-        """The index that the graph was made from; None if from edges."""
+        """The index from which the graph was made; None if it was made from edges."""
         self._csr: Any = None if isinstance(csr, placed.PlacedCsr | IndexRows) else csr
         self._transpose: Any = None
         self._inverse_in_degrees: dict[torch.dtype, Tensor] = {}
         self.lock = threading.RLock()
-        # Of onehop.graph.reorder: (method, transposed) -> native graph, and method -> its two orders.
+        # Used by onehop.graph.reorder: (method, transposed) -> native graph, and method -> its two orders.
         self.ordered: dict[tuple[str, bool], Any] = {}
         self.orders: dict[str, Orders] = {}
-        # Data that backends derived from this graph, by keys of their own.
+        # Data that backends derived from this graph, by the backends' keys.
         self.derived: dict[Hashable, Any] = {}
         if isinstance(csr, placed.PlacedCsr):
             self.derived[placed.key(csr.device, False)] = csr
         self.made_on: torch.device | None = csr.device if isinstance(csr, placed.PlacedCsr) else None
-        """The device that the graph was made on; None for the host."""
-        # Of the CPU backend: calls that are bound to this graph, for each a key of the call.
+        """The device on which the graph was made; None for the host."""
+        # Used by the CPU backend: prepared calls that are bound to this graph, by the key of the call.
         self.prepared: dict[Hashable, Any] = {}
         self.number: int = next(_numbers)
-        """Identifies this graph where only numbers can be passed, as in a compiled program; see
-        :func:`by_number`."""
+        """A number that identifies this graph, for example in a compiled program; see :func:`by_number`."""
         _by_number[self.number] = self
 
     @classmethod
     def from_edge_index(
         cls, edge_index: Tensor, num_nodes: int | None = None, size: tuple[int, int] | None = None
     ) -> "Graph":
-        """A graph from a list of edges, as PyG keeps it.
+        """Make a graph from a list of edges, as in PyG.
 
         Args:
-            edge_index: [2, E], int32 or int64: sources above destinations. On a GPU the graph is made there:
-                nothing is copied to the host, and with ``num_nodes`` or ``size`` the host does not wait.
-                Arrays on the CPU are made when they are first used.
+            edge_index: [2, E], int32 or int64: sources in the first row, destinations in the second. If it is
+                on a GPU, the graph is made there: nothing is copied to the host, and with ``num_nodes`` or
+                ``size`` the host does not wait. Arrays on the CPU are made when they are first used.
             num_nodes: Number of nodes; None means one more than the largest number in ``edge_index``.
             size: (num_src, num_dst) of a bipartite graph, instead of ``num_nodes``.
 
         Raises:
-            ArgumentError: Wrong shape or dtype, no data, or both ``num_nodes`` and ``size``.
-            IndexRangeError: A node number is negative or too large. On a GPU that is an assertion on the
-                device, as in torch's own indexing; with ``ONEHOP_CHECK=full`` it is this error there too.
+            ArgumentError: The shape or dtype is wrong, there is no data, or both ``num_nodes`` and ``size``
+                are given.
+            IndexRangeError: A node number is negative or too large. On a GPU, this is a device assertion, as
+                in torch's own indexing; with ``ONEHOP_CHECK=full`` it is this error there too.
         """
         return cls(build.from_edge_index(edge_index, num_nodes, size))
 
     @classmethod
     def from_csr(cls, rowptr: Tensor, col: Tensor, num_src: int | None = None) -> "Graph":
-        """A graph from compressed sparse rows of destinations.
+        """Make a graph from compressed sparse rows of destinations.
 
         Args:
             rowptr: [num_dst + 1], int32 or int64, ascending from 0 to E.
@@ -112,23 +112,23 @@ class Graph:
             num_src: Number of sources; None means ``num_dst``.
 
         Raises:
-            ArgumentError: Wrong shape, dtype or device, or ``rowptr`` does not ascend from 0 to E.
+            ArgumentError: A shape, dtype or device is wrong, or ``rowptr`` does not ascend from 0 to E.
             IndexRangeError: A source is negative or too large.
         """
         return cls(build.from_csr(rowptr, col, num_src))
 
     @classmethod
     def from_index(cls, index: Tensor, num_rows: int) -> "Graph":
-        """A graph from an index: entry e is an edge from row e to row ``index[e]``; see :mod:`.index`.
+        """Make a graph from an index: entry e is an edge from row e to row ``index[e]``; see :mod:`.index`.
 
-        Its edges are in the order of their rows, not of the index.
+        The edges are in the order of their rows, not of the index.
 
         Args:
             index: [E], int32 or int64.
             num_rows: Number of destinations.
 
         Raises:
-            ArgumentError: Wrong shape or dtype, or too many entries or rows.
+            ArgumentError: The shape or dtype is wrong, or there are too many entries or rows.
             IndexRangeError: An entry is negative or too large.
         """
         return cls(from_index(index, num_rows))
@@ -137,15 +137,15 @@ class Graph:
     def from_points(
         cls, pos: Tensor, *, k: int | None = None, radius: float = math.inf, ptr: Tensor | None = None
     ) -> "Graph":
-        """A graph of points and their neighbours, nearest first; an edge leads from a neighbour to a point.
+        """Make a graph of points and their neighbours, nearest first; edges go from neighbours to points.
 
         Args:
             pos: [N, D], real numbers on the CPU.
-            k: How many neighbours a point has at most: the nearest; of points at the same distance those with
+            k: The maximal number of neighbours of a point: the nearest, and at equal distance those with
                 lower numbers. None means all within ``radius``.
-            radius: Neighbours are nearer than it.
-            ptr: [B + 1], int64: the bounds of clouds, one after the other, each of which is searched by
-                itself; None means one cloud.
+            radius: Neighbours are nearer than this distance.
+            ptr: [B + 1], int64: the bounds of consecutive clouds, which are searched separately; None means
+                one cloud.
 
         Raises:
             ArgumentError: A shape, dtype or device does not fit, a coordinate is not finite, ``k`` or
@@ -163,14 +163,15 @@ class Graph:
 
     @classmethod
     def from_scipy(cls, matrix: Any) -> "Graph":
-        """A graph from a SciPy sparse matrix or array of shape (num_dst, num_src).
+        """Make a graph from a SciPy sparse matrix or array of shape (num_dst, num_src).
 
-        An entry in row i and column j is an edge from source j to destination i. Values are omitted, stored
-        zeros are edges, and duplicates of a COO matrix stay separate edges. The edge order is that of the
-        matrix's own arrays (``matrix.data``), so ``torch.from_numpy(matrix.data)`` is its weight.
+        An entry in row i and column j is an edge from source j to destination i. Values are ignored, stored
+        zeros are edges, and duplicates in a COO matrix stay separate edges. The edge order is the order of
+        the matrix's arrays (``matrix.data``), so ``torch.from_numpy(matrix.data)`` is the weight.
 
         Raises:
-            ArgumentError: Not a two-dimensional SciPy sparse matrix, or its arrays contradict each other.
+            ArgumentError: ``matrix`` is not a two-dimensional SciPy sparse matrix, or its arrays contradict
+                each other.
             IndexRangeError: A row or a column is outside the matrix.
 
         Examples:
@@ -183,20 +184,21 @@ class Graph:
 
     @classmethod
     def from_dgl(cls, graph: Any) -> "Graph":
-        """A graph from a DGLGraph with one type of edges, made where that is: see :mod:`.dgl_edges`."""
+        """Make a graph from a DGLGraph with one edge type, on the same device; see :mod:`.dgl_edges`."""
         edge_index, size = dgl_edges.edges_of(graph)
         return cls.from_edge_index(edge_index, size=size)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], key: str | None = None) -> "Graph":
-        """A graph from a file: see :mod:`onehop.files` for the formats.
+        """Load a graph from a file; see :mod:`onehop.files` for the formats.
 
         Args:
             path: The file.
-            key: Name of the matrix to be read from a ``.mat`` file with several; None for the usual one.
+            key: The name of the matrix in a ``.mat`` file with several; None means the usual one.
 
         Raises:
-            ArgumentError: ``key`` for another format, or the file has no sparse matrix of that name.
+            ArgumentError: ``key`` is given for another format, or the file has no sparse matrix with that
+                name.
             FileNotFoundError: There is no such file.
             FileFormatError: The file is truncated, malformed or of an unknown kind.
         """
@@ -205,22 +207,22 @@ class Graph:
 
     @property
     def rowptr(self) -> Tensor:
-        """Return [num_dst + 1], int64: bounds of each destination's edges. Must not be written to."""
+        """The bounds of each destination's edges, [num_dst + 1], int64; must not be written to."""
         return self.csr.rowptr
 
     @property
     def col(self) -> Tensor:
-        """Return [E], int32: the source of every edge, destination by destination. Must not be written to."""
+        """The source of every edge, destination by destination, [E], int32; must not be written to."""
         return self.csr.col
 
     @property
     def perm(self) -> Tensor | None:
-        """Return [E], int32 or int64: the caller's number of every edge; None if the orders agree."""
+        """The caller's number of every edge, [E], int32 or int64; None if the orders agree."""
         return self.csr.perm
 
     @property
     def csr(self) -> "native.extension.Csr":
-        """The native graph, for kernels. Made on first use where the graph is of an index or on a device."""
+        """The native graph, for kernels; made on first use if the graph is of an index or on a device."""
         if self._csr is None:
             with self.lock:
                 if self._csr is None and self.index is not None:
@@ -233,7 +235,7 @@ class Graph:
 
     @property
     def transposed_csr(self) -> Any:
-        """The native transposed graph, for kernels: rows are sources. Built on first use, then cached."""
+        """The native transposed graph, whose rows are sources, for kernels; made on first use and cached."""
         if self._transpose is None:
             with self.lock:
                 if self._transpose is None:
@@ -242,7 +244,7 @@ class Graph:
         return self._transpose
 
     def on(self, device: torch.device, transposed: bool = False) -> placed.PlacedCsr:
-        """The rows on a device, for kernels there; made on first use, then kept.
+        """Return the rows on a device, for kernels there; they are made on first use and cached.
 
         Args:
             device: The device, with its number.
@@ -251,15 +253,16 @@ class Graph:
         return placed.rows_of(self, device, transposed)
 
     def keep(self, key: Hashable, value: Any, device: torch.device) -> None:
-        """Keeps data on a device that were made from this graph, in :attr:`derived`.
+        """Store data on a device that were made from this graph in :attr:`derived`.
 
-        What is made while calls are captured has contents only when they are replayed, and is not kept.
+        Data that are made while calls are captured get contents only when the calls are replayed, so they are
+        not stored.
         """
         if not capturing(device):
             self.derived[key] = value
 
     def transpose(self) -> "Graph":
-        """The graph with every edge reversed, in the same edge order; it shares this graph's arrays."""
+        """Return the graph with reversed edges, in the same edge order; it shares this graph's arrays."""
         if self.made_on is not None:
             turned = Graph(self.on(self.made_on, transposed=True))
             turned.derived[placed.key(self.made_on, True)] = self.on(self.made_on)
@@ -270,16 +273,16 @@ class Graph:
 
     @property
     def in_degrees(self) -> Tensor:
-        """Return [num_dst], int64: the number of edges that end at each destination."""
+        """The number of edges that end at each destination, [num_dst], int64."""
         return self.rowptr.diff()
 
     @property
     def out_degrees(self) -> Tensor:
-        """Return [num_src], int64: the number of edges that start at each source."""
+        """The number of edges that start at each source, [num_src], int64."""
         return torch.bincount(self.col, minlength=self.num_src)
 
     def inverse_in_degrees(self, dtype: torch.dtype) -> Tensor:
-        """Return [num_dst]: 1 / max(in-degree, 1), cached for each dtype."""
+        """Return 1 / max(in-degree, 1), [num_dst], cached for each dtype."""
         if dtype not in self._inverse_in_degrees:
             self._inverse_in_degrees[dtype] = self.in_degrees.clamp_(min=1).to(dtype).reciprocal_()
         return self._inverse_in_degrees[dtype]
@@ -290,18 +293,18 @@ class Graph:
         return GraphStatistics.of(self.csr)
 
     def reorder(self, method: str = "community") -> "Reordering[Graph]":
-        """The graph with new node numbers, close for neighbours.
+        """Return the graph with new node numbers, which are close for neighbours.
 
-        Every later operation on the renumbered graph gains, in every library; but features, labels and masks
-        must be renumbered too (:meth:`Reordering.apply`). ``onehop.tune`` tries orders of rows by itself,
-        which does not need that.
+        Later operations on the renumbered graph become faster, in every library, but features, labels and
+        masks must be renumbered too (:meth:`Reordering.apply`). ``onehop.tune`` tries orders of rows itself,
+        which needs no renumbering.
 
         Args:
             method: "degree", "rcm", "community" or "metis", see :func:`onehop.graph.orders.node_orders`.
 
         Raises:
             ArgumentError: The method is unknown.
-            ConfigurationError: "metis" without pymetis.
+            ConfigurationError: The method is "metis" and pymetis is not installed.
 
         Examples:
             >>> import onehop, torch
@@ -313,11 +316,11 @@ class Graph:
         return reordered(self.csr, method, Graph.from_edge_index)
 
     def edge_index(self) -> Tensor:
-        """Return [2, E], int64: sources above destinations, in the caller's edge order. A new tensor."""
+        """Return a new tensor, [2, E], int64, of sources and destinations in the caller's edge order."""
         return edges.edge_index_of(self.csr)
 
     def save(self, folder: str | os.PathLike[str]) -> "StoredGraph":
-        """Stores the graph in a new folder, its edges in the order of ``perm``; see :func:`.stored.write`."""
+        """Store the graph in a new folder, with its edges in row order; see :func:`.stored.write`."""
         step = max(folders.PIECE * max(self.num_dst, 1) // max(self.num_edges, 1), 1)
         blocks = folders.blocks_of(self.rowptr, self.col, step)
         folders.write(folder, self.num_src, ((degrees, col) for _, degrees, col in blocks))
@@ -325,23 +328,23 @@ class Graph:
 
     @staticmethod
     def open(folder: str | os.PathLike[str]) -> "StoredGraph":
-        """A graph that stays on disk; see :meth:`onehop.graph.stored.StoredGraph.open`."""
+        """Open a graph that stays on disk; see :meth:`onehop.graph.stored.StoredGraph.open`."""
         return StoredGraph.open(folder)
 
     def to_scipy(self, weight: Tensor | None = None) -> "scipy.sparse.coo_array":
-        """The graph as a SciPy COO array of shape (num_dst, num_src), in the caller's edge order.
+        """Return the graph as a SciPy COO array of shape (num_dst, num_src), in the caller's edge order.
 
         Args:
             weight: [E], the values; None means ones.
 
         Raises:
-            ArgumentError: ``weight`` does not have one entry an edge.
+            ArgumentError: ``weight`` does not have one entry per edge.
         """
         return edges.as_scipy(self.edge_index(), (self.num_dst, self.num_src), weight)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the existing arrays: the graph, its transpose once built, and other cached data."""
+        """The bytes of all existing arrays: the graph, its transpose if made, and other cached data."""
         return sum(self.nbytes_by_device.values())
 
     @property
@@ -365,7 +368,7 @@ class StoredGraph(folders.StoredRows):
     """A graph in a folder. Only the part that is being read is in memory.
 
     Attributes:
-        folder: Its path.
+        folder: The path of the folder.
         num_src: Number of sources.
         num_dst: Number of destinations.
         num_edges: Number of edges.
@@ -375,7 +378,7 @@ class StoredGraph(folders.StoredRows):
     __slots__ = ()
 
     def load(self) -> Graph:
-        """The whole graph, in memory.
+        """Load the whole graph into memory.
 
         Raises:
             ArgumentError: ``rowptr`` does not ascend.
@@ -386,7 +389,7 @@ class StoredGraph(folders.StoredRows):
 
 
 def by_number(number: int) -> Graph:
-    """The graph with that number.
+    """Return the graph with this number.
 
     Raises:
         ArgumentError: The graph was freed: a compiled program keeps only its number, so the caller must keep

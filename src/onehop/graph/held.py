@@ -1,4 +1,4 @@
-"""Counts the bytes of what is kept."""
+"""Counts the bytes of cached objects."""
 
 from collections.abc import Hashable, Iterable
 from typing import Any
@@ -6,19 +6,19 @@ from typing import Any
 import torch
 
 _HOST = torch.device("cpu")
-# What most fields are; left out first.
+# Types of most fields, which have no bytes; they are skipped first.
 _BARE = (int, float, bool, str, torch.dtype, type(None))
 
 
 def bytes_of_graph(
     natives: Iterable[Any], index: torch.Tensor | None, derived: dict[Hashable, Any]
 ) -> dict[torch.device, int]:
-    """Count the bytes of a graph on each device; on the host also where there are none.
+    """Count the bytes of a graph on each device; the host is always included.
 
     Args:
-        natives: Its native graphs; None for those that are not there.
-        index: The index that it was made from, or None.
-        derived: What was made from it.
+        natives: The native graphs; None for those that do not exist.
+        index: The index from which the graph was made, or None.
+        derived: The data derived from the graph.
     """
     totals = bytes_held(derived)
     host_bytes = sum(int(each.bytes) for each in natives if each is not None)
@@ -30,10 +30,9 @@ def bytes_of_graph(
 def bytes_held(value: Any) -> dict[torch.device, int]:
     """Count the bytes of the tensors, graphs and other arrays in a value, on each device.
 
-    An object's ``nbytes_by_device`` counts as it is; its ``nbytes``, such as a tensor's, count on its
-    ``device`` (on the host if it has none). Tuples, lists, dictionaries and dataclasses
-    count as what is in them, and what is in them twice counts once. Everything else has no bytes, such as
-    numbers and weak references.
+    If an object has ``nbytes_by_device``, this is used; otherwise its ``nbytes``, such as a tensor's, count
+    for its ``device`` (the host if it has none). For tuples, lists, dictionaries and dataclasses, their
+    contents count, each object once. Other objects, such as numbers and weak references, have no bytes.
     """
     totals: dict[torch.device, int] = {}
     seen: set[int] = set()
@@ -44,7 +43,7 @@ def bytes_held(value: Any) -> dict[torch.device, int]:
         if kind in _BARE or id(each) in seen:
             continue
         seen.add(id(each))
-        # What most values are comes first: it is counted whenever one is kept.
+        # The most frequent type comes first, because this runs whenever a value is cached.
         if kind is torch.Tensor:
             totals[each.device] = totals.get(each.device, 0) + each.nbytes
             continue
@@ -52,13 +51,13 @@ def bytes_held(value: Any) -> dict[torch.device, int]:
             waiting += each
             continue
         if isinstance(each, dict):
-            # A copy, because another thread may add to it meanwhile.
+            # The list is a copy, because another thread may add entries meanwhile.
             waiting += list(each.values())
             continue
         by_device = getattr(each, "nbytes_by_device", None)
         if by_device is None and (nbytes := getattr(each, "nbytes", None)) is not None:
             device = getattr(each, "device", _HOST)
-            # NumPy's arrays have a device too, a string.
+            # NumPy's arrays also have a device, which is a string.
             by_device = {device if isinstance(device, torch.device) else _HOST: int(nbytes)}
         if by_device is None:
             waiting += [getattr(each, name) for name in getattr(kind, "__dataclass_fields__", ())]

@@ -1,14 +1,13 @@
-"""The memory of what was made from tensors: it is found again while the tensors are unchanged.
+"""The cache of values that were made from tensors; a value is found while its tensors are unchanged.
 
 :func:`remembered` finds a value or makes it. Code that only finds, or only stores, uses :data:`CACHE`.
 
-A tensor is recognised by identity, never by its address: a freed tensor's memory is reused at once, with the
-same address and the same version. An untouched copy of a cached tensor counts as that tensor
-(:mod:`onehop.graph.lending`).
-
-A write is noticed by the tensor's version, or by its contents (:mod:`onehop.graph.contents`). A value is kept
-under the state that its tensors had before it was made (:class:`.Noted`). So a write by another thread while
-it is made has the effect of one afterwards: the value is not found again.
+A tensor is recognised by identity, never by its address, because a freed tensor's memory is reused at once,
+with the same address and the same version. An untouched lent copy of a cached tensor counts as that tensor
+(:mod:`onehop.graph.lending`). A write is detected by the tensor's version, or by its contents
+(:mod:`onehop.graph.contents`). A value is stored under the state that its tensors had before it was made
+(:class:`.Noted`). So a write by another thread while it is made has the same effect as a later write: the
+value is not found again.
 """
 
 import contextlib
@@ -29,10 +28,10 @@ from onehop.graph.held import bytes_held
 from onehop.graph.lending import is_shared, original
 
 _HOST = torch.device("cpu")
-# Number of lookups before the bytes of the entries found are counted again.
+# Number of lookups after which the bytes of the entries that were found are counted again.
 _RECOUNT_AFTER = 32
-# Views of one tensor, such as mini-batches, live as long as it does, and few of them are used again. At most
-# this many different views of one tensor are remembered.
+# At most this many different views of one tensor are remembered, because views such as mini-batches live as
+# long as the tensor, and few of them are used again.
 _MOST_VIEWS = 8
 _nothing = contextlib.nullcontext()
 
@@ -41,17 +40,17 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, slots=True)
 class CacheInfo:
-    """State of the cache of recognised tensors.
+    """The state of the cache of graphs and derived tensors.
 
     Attributes:
-        entries: Graphs and derived tensors held.
-        bytes: Bytes of all of them in the host's memory.
-        limit_bytes: The bound (``ONEHOP_CACHE_BYTES``).
-        device_bytes: Their bytes on every other device, by its name.
-        device_limit_bytes: The bounds (``ONEHOP_DEVICE_CACHE_BYTES``), by the same names.
+        entries: Number of cached graphs and derived tensors.
+        bytes: Their bytes in the host's memory.
+        limit_bytes: The limit of these bytes (``ONEHOP_CACHE_BYTES``).
+        device_bytes: Their bytes on every other device, by device name.
+        device_limit_bytes: The limits of these bytes (``ONEHOP_DEVICE_CACHE_BYTES``), by device name.
         hits: Lookups that found an entry.
-        misses: Lookups that did not.
-        evictions: Entries evicted to stay within the bound.
+        misses: Lookups that found no entry.
+        evictions: Entries that were evicted to stay within the limit.
     """
 
     entries: int
@@ -80,23 +79,23 @@ class _Entry:
         self.counted: dict[torch.device, int] = {}
 
     def nbytes(self) -> dict[torch.device, int]:
-        """Bytes on every device."""
+        """The bytes on every device."""
         return bytes_held((self.value, [state.contents for state in self.noted.states]))
 
 
 class IdentityCache:
-    """An LRU cache of values, each bound to the state of one or several tensors; bounded on every device.
+    """An LRU cache of values that are bound to the state of tensors, with a limit for every device.
 
-    The key is the tensors (or their bases if they are views), in order, with their storages, shapes, strides,
-    offsets and dtypes, and the caller's addition (sizes, flow). The entry is dropped when one of the storages
-    is freed: a weak reference to the tensor itself would keep ``torch.utils.swap_tensors`` from exchanging
-    it. The entry also holds each tensor's version counter, address and a sample of its contents; a lookup
-    that finds others drops the entry. Inference tensors have no version counter and are never recognised. Of
-    the views of one tensor, those that were stored last are remembered.
+    The key consists of the tensors (or their bases if they are views), in order, with their storages, shapes,
+    strides, offsets and dtypes, and of the caller's part (sizes, flow). The entry is dropped when one of the
+    storages is freed; a weak reference to the tensor itself would prevent ``torch.utils.swap_tensors`` from
+    exchanging it. The entry also has each tensor's version counter, its address and a sample of its contents;
+    a lookup that finds other values drops the entry. Inference tensors have no version counter and are never
+    recognised. Of the views of one tensor, only the last stored ones are remembered.
 
     Args:
-        limit_bytes: Returns the bound in the host's memory; called on every store.
-        device_limit_bytes: Returns that on another device.
+        limit_bytes: Returns the limit for the host's memory; called on every store.
+        device_limit_bytes: Returns the limit for another device.
     """
 
     def __init__(
@@ -106,14 +105,17 @@ class IdentityCache:
     ) -> None:
         self._limit_bytes, self._device_limit_bytes = limit_bytes, device_limit_bytes
         self._entries: OrderedDict[_Key, _Entry] = OrderedDict()
-        # For each storage: its views, the least recently stored first, with the keys of their entries.
+        # For each storage: its views, with the keys of their entries; the view stored longest ago comes
+        # first.
         self._views: dict[int, OrderedDict[Hashable, list[_Key]]] = {}
-        # Entries that were found since their bytes were counted: a graph's transpose is built later.
+        # Entries that were found since their bytes were counted; they may have grown, for example by a
+        # graph's transpose.
         self._stale_counts: set[_Entry] = set()
         self._bytes: dict[torch.device, int] = {_HOST: 0}
         self._hits = self._misses = self._evictions = 0
         self._itself = weakref.ref(self)
-        # Reentrant: dropping a value may free a tensor, whose callback drops another entry.
+        # The lock is reentrant, because dropping a value may free a tensor, whose callback drops another
+        # entry.
         self._lock = threading.RLock()
 
     @overload
@@ -132,9 +134,9 @@ class IdentityCache:
         any_owner: bool = False,
         whole: bool = False,
     ) -> Any:
-        """Returns what is made from some tensors: found again while all of them are unchanged, else made.
+        """Returns a value made from some tensors; it is cached while all tensors are unchanged.
 
-        For example, the edges of each relation, which are made from two tensors::
+        For example, the edges of each relation are made from two tensors::
 
             def relations_of(edge_index, edge_type, count):
                 return remembered(
@@ -144,23 +146,26 @@ class IdentityCache:
                     make=lambda: divide(edge_index, edge_type, count),
                 )
 
-        After a write to one of the tensors, or with other tensors or another order, the value is made anew.
+        After a write to one of the tensors, or with other tensors or another order, the value is made again.
         It is dropped when one of the tensors is freed, or when the cache is full.
 
         Args:
-            *tensors: What the value is made from; at least one. What is made from tensors of inference mode
-                is not kept.
-            key: What is made, and of what besides the tensors. Begin it with a name of its own.
-            make: Makes the value, outside of inference mode and without gradients, because what inference
-                mode makes cannot be used outside it. See :meth:`store` for what it may be. A result of None
-                is not kept. Without ``make``, a value is found if one was stored, and never made.
-            any_owner: As for :class:`Noted`.
-            whole: As for :class:`Noted`. A value that was stored so is always compared so.
+            *tensors: The tensors from which the value is made; at least one. Values made from inference
+                tensors are not cached.
+            key: Identifies the value, and everything it depends on besides the tensors. Begin it with a
+                unique name.
+            make: Makes the value, outside of inference mode and without gradients, because tensors made in
+                inference mode cannot be used outside of it. See :meth:`store` for allowed values. A result of
+                None is not cached. Without ``make``, a stored value is found, but none is made.
+            any_owner: See :class:`Noted`.
+            whole: See :class:`Noted`. A value that was stored with ``whole`` is always compared as a whole.
 
         Returns:
-            The kept value itself, or None. Lend its tensors to users (:func:`.lend`): they may write to them.
+            The cached value itself, or None. Pass its tensors to users only by :func:`.lend`, because users
+            may write to them.
         """
-        # The hot path of every patched layer: few function calls, and no loop over generators.
+        # This is the hot path of every patched layer, so it has few function calls, and no loop over
+        # generators.
         names: tuple[Name, ...] = ()
         compared: tuple[Tensor | None, ...] = tensors
         recognised, changeable = True, False
@@ -169,7 +174,7 @@ class IdentityCache:
             if not tensor.is_cpu or is_shared(tensor):
                 source = original(tensor)
                 if source is not tensor:
-                    # A cached tensor has no other owner, so it cannot have been written to.
+                    # Only the cache refers to a cached tensor, so it cannot have been written to.
                     compared = (*compared[: len(names)], None, *compared[len(names) + 1 :])
             changeable = changeable or source is tensor
             recognised = recognised and not source.is_inference()
@@ -179,7 +184,7 @@ class IdentityCache:
             names = (*names, (id(source.untyped_storage()), owner, view))
         if recognised:
             place = key, names
-            # Contents are compared outside the lock, which other threads would wait for.
+            # Contents are compared without the lock, so that other threads need not wait.
             entry = self._entries.get(place)
             holds = entry is not None and (not changeable or entry.noted.is_of(*compared))
             with self._lock:
@@ -196,7 +201,7 @@ class IdentityCache:
         if make is None:
             return None
         noted = Noted(*tensors, any_owner=any_owner, whole=whole) if recognised else None
-        # Outside of inference mode, to leave it costs more than no_grad alone.
+        # inference_mode(False) is entered only if needed, because it costs more than no_grad alone.
         with torch.inference_mode(False) if torch.is_inference_mode_enabled() else _nothing, torch.no_grad():
             value = make()
         if value is not None and noted is not None:
@@ -204,20 +209,20 @@ class IdentityCache:
         return value
 
     def find(self, tensors: Tensor | tuple[Tensor, ...], rest: Hashable, any_owner: bool = False) -> Any:
-        """Returns the value stored for these tensors and ``rest``; None if there is none, or one changed."""
+        """Returns the value stored for these tensors and ``rest``; None if missing or if a tensor changed."""
         if isinstance(tensors, Tensor):
             tensors = (tensors,)
         return self.remembered(*tensors, key=rest, any_owner=any_owner)
 
     def store(self, noted: Noted, rest: Hashable, value: Any) -> None:
-        """Keeps a value for tensors, as long as all live in the noted state and the bound allows.
+        """Stores a value for tensors, while all of them exist in the noted state and the limit allows it.
 
         Args:
             noted: The tensors, noted before the value was made.
             rest: The caller's part of the key.
-            value: Anything but None: a tensor, a graph, a number, or a tuple, dictionary or dataclass of
-                such. :func:`.bytes_held` counts its bytes, which may grow. It must not hold one of the
-                tensors, which would then never be freed.
+            value: Any value except None: a tensor, a graph, a number, or a tuple, dictionary or dataclass of
+                these. :func:`.bytes_held` counts its bytes, which may grow. It must not refer to one of the
+                tensors, because the tensor would then never be freed.
         """
         if not noted.recognised:
             return
@@ -242,7 +247,7 @@ class IdentityCache:
             self._enforce_limit()
 
     def info(self) -> CacheInfo:
-        """The current state."""
+        """Return the current state of the cache."""
         with self._lock:
             self._stale_counts.update(self._entries.values())
             self._recount()
@@ -269,7 +274,7 @@ class IdentityCache:
         del dropped
 
     def _note_view(self, name: Name, key: _Key) -> None:
-        """Notes an entry of a view, and drops the entries of the view that was stored longest ago."""
+        """Notes an entry of a view; with too many views, drops the entries of the oldest one."""
         storage, _, view = name
         views = self._views.setdefault(storage, OrderedDict())
         keys = views.setdefault(view, [])
@@ -278,14 +283,14 @@ class IdentityCache:
         views.move_to_end(view)
         if len(views) > _MOST_VIEWS:
             for old in list(next(iter(views.values()))):
-                # An entry may be of more views than that.
+                # An entry may also belong to other views.
                 if old != key:
                     self._drop(old)
 
     def _forget(self, key: _Key, dead: "weakref.ref[torch.UntypedStorage]") -> None:
         with self._lock:
             entry = self._entries.get(key)
-            # A newer tensor may have the same id, and so the same key.
+            # A newer tensor may have the same id, and therefore the same key.
             if entry is not None and any(storage is dead for storage in entry.storages):
                 self._drop(key)
 
@@ -307,7 +312,7 @@ class IdentityCache:
     def _recount(self) -> None:
         for entry in list(self._stale_counts):
             now = entry.nbytes()
-            # Counting may run the garbage collector, which may drop entries, this one too.
+            # Counting may run the garbage collector, which may drop entries, including this one.
             if entry in self._stale_counts:
                 self._count(entry, now)
         self._stale_counts.clear()
@@ -345,17 +350,17 @@ class IdentityCache:
 
 
 CACHE = IdentityCache(config.graph_cache_bytes)
-"""The process's cache: graphs made from edge_index tensors, and tensors derived from them."""
+"""The process's cache of graphs made from edge_index tensors, and of tensors derived from them."""
 
 remembered = CACHE.remembered
-"""The memory of the process: see :meth:`IdentityCache.remembered`."""
+"""Finds or makes a value in the process's cache; see :meth:`IdentityCache.remembered`."""
 
-# Without this, a child forked while another thread holds the lock would wait for ever.
+# Without this, a child forked while another thread holds the lock would wait forever.
 os.register_at_fork(before=CACHE.hold, after_in_parent=CACHE.release, after_in_child=CACHE.release)
 
 
 def cache_info() -> CacheInfo:
-    """State of the cache of graphs and derived tensors, with its hits and misses.
+    """Return the state of the cache of graphs and derived tensors, with its hits and misses.
 
     Examples:
         >>> import onehop, torch
@@ -370,7 +375,7 @@ def cache_info() -> CacheInfo:
 
 
 def clear_cache() -> None:
-    """Drops every graph and derived tensor, and returns all cached memory to the system.
+    """Drop every cached graph and derived tensor, and return all cached memory to the system.
 
     Examples:
         >>> import onehop, torch

@@ -1,8 +1,7 @@
 """An index as a graph without a source column: entry e is an edge from row e to row ``index[e]``.
 
-To scatter by an index is to aggregate over this graph, and to gather by it is to aggregate over its
-transpose. Gathering needs nothing but the index. Rows are sorted when something is first scattered, unless
-the index ascends.
+Scattering by an index is an aggregation over this graph, and gathering is an aggregation over its transpose.
+Gathering needs only the index. At the first scatter, the entries are sorted by row, unless the index ascends.
 """
 
 from typing import Any
@@ -16,9 +15,9 @@ from onehop.graph import build
 
 
 class IndexRows:
-    """The checked copy of an index, [E] of int32, of which the native graph is made on first use.
+    """The checked copy of an index, [E], int32; the native graph is made from it on first use.
 
-    There are as many rows as the index names; ``cols`` and ``edges`` are E.
+    ``rows`` is the number of rows that the index refers to; ``cols`` and ``edges`` are E.
     """
 
     __slots__ = ("_ascends", "cols", "edges", "numbers", "rows")
@@ -30,19 +29,19 @@ class IndexRows:
 
     @property
     def ascends(self) -> bool:
-        """True if no entry is smaller than the one before."""
+        """Whether no entry is smaller than the entry before."""
         if self._ascends is None:
             self._ascends = bool((self.numbers[1:] >= self.numbers[:-1]).all())
         return self._ascends
 
     def native(self) -> Any:
-        """The native graph, whose edges are in the order of their rows."""
+        """Return the native graph, whose edges are in the order of their rows."""
         address = self.numbers.data_ptr()
         return native.extension.csr_from_index(address, self.edges, self.rows, native.threads())
 
 
 def from_index(index: Tensor, rows: int) -> Any:
-    """The rows of an index, or a graph on its device; see :meth:`onehop.Graph.from_index`."""
+    """Return the rows of an index, or a graph on its device; see :meth:`onehop.Graph.from_index`."""
     if not isinstance(index, Tensor) or index.dim() != 1 or index.dtype not in (torch.int32, torch.int64):
         kind = type(index).__name__
         if isinstance(index, Tensor):

@@ -1,4 +1,4 @@
-"""Pairs of neighbours, as coarsening of graphs takes them."""
+"""Matching of neighbours, as used for coarsening graphs."""
 
 import torch
 from torch import Tensor
@@ -8,16 +8,16 @@ from onehop.native import CPU, address, extension
 
 
 def matched(rowptr: Tensor, col: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Pairs nodes, in a random order, each with the neighbour that is still alone over the heaviest edge.
+    """Match nodes in random order, each with its unmatched neighbour over the heaviest edge.
 
     Args:
         rowptr: [N + 1], int64: the bounds of each node's neighbours, which ascend from 0 to E.
         col: [E], int64: the neighbours.
-        weight: [E] or [E, 1]: of each edge; None means that all are alike. Of edges as heavy the first is
-            taken; edges of negative weight are ignored.
+        weight: [E] or [E, 1]: the weight of each edge; None means equal weights. The first of equally heavy
+            edges is used; edges with negative weight are ignored.
 
     Returns:
-        [N], int64: the lesser node of each pair, or the node itself. Torch's generator draws the order.
+        [N], int64: the smaller node of each pair, or the node itself. torch's generator draws the order.
 
     Raises:
         ArgumentError: A shape does not fit.
@@ -27,7 +27,7 @@ def matched(rowptr: Tensor, col: Tensor, weight: Tensor | None = None) -> Tensor
     section 5.1.
     """
     nodes, edges = rowptr.numel() - 1, col.numel()
-    rowptr = rowptr.to(torch.int64, copy=True).contiguous()  # what is checked here is what native code reads
+    rowptr = rowptr.to(torch.int64, copy=True).contiguous()  # a copy, so that checked values are read
     if nodes < 0 or int(rowptr[0]) or int(rowptr[-1]) != edges or bool((rowptr.diff() < 0).any()):
         raise ArgumentError(f"rowptr: expected numbers that ascend from 0 to the {edges} entries of col.")
     if weight is not None and weight.numel() != edges:

@@ -15,7 +15,7 @@ def installed() -> bool:
 
 
 def require(asked: str, instead: str) -> None:
-    """Raises a ConfigurationError if pymetis is missing: says what to install, or to take instead."""
+    """Raises a ConfigurationError if pymetis is missing; the message names the package and an alternative."""
     if not installed():
         raise ConfigurationError(
             f"{asked}: pymetis is not installed. Install it with: pip install 'onehop[partition]', or take "
@@ -24,13 +24,13 @@ def require(asked: str, instead: str) -> None:
 
 
 def parts_of(rowptr: Tensor, col: Tensor, parts: int, work: Tensor | None = None) -> Tensor:
-    """[N], int64: divides nodes of a symmetric graph without loops into parts of like work and few cut edges.
+    """Divide a symmetric graph without loops into parts of similar work with few cut edges; [N], int64.
 
-    Takes rowptr [N + 1] and col [E], integers, and the work of each node, [N] of integers; None means 1.
+    Takes rowptr [N + 1] and col [E], integers, and the work of each node, [N], integers; None means 1.
     """
     import pymetis
 
-    # Arrays of METIS's own integers are not copied, where pymetis says which those are.
+    # Arrays of METIS's own integer type are not copied, if pymetis reports the type.
     kind = pymetis.zero_copy_dtype() if hasattr(pymetis, "zero_copy_dtype") else np.int64
     starts, neighbours = (each.numpy().astype(kind, copy=False) for each in (rowptr, col))
     weights = None if work is None else work.numpy().astype(kind, copy=False)

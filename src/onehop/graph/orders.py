@@ -1,7 +1,7 @@
 """Orders of a graph's nodes that place neighbours close to each other.
 
-Destinations that are visited one after the other and share sources find them in the caches. An order is
-computed once for each graph.
+If consecutive destinations share sources, these are still in the caches. An order is computed once for each
+graph.
 """
 
 import time
@@ -18,20 +18,20 @@ from onehop.errors import ArgumentError
 from onehop.graph import build, edges, metis
 from onehop.processor import caches
 
-# The class of graphs, which is made of what is here.
+# The class of graphs, which is defined in a higher module.
 G = TypeVar("G")
-# Size of a part of the METIS order: its rows of this many bytes fit the L2 cache.
+# Bytes of a row that are assumed for the METIS order: the rows of a part fit the L2 cache.
 _METIS_ROW_BYTES = 256
 _METIS_CACHE = 1 << 20
 
 
 class Orders(NamedTuple):
-    """The nodes of either side in another order, and the time to compute it.
+    """Orders of the destinations and the sources, and the time to compute them.
 
     Attributes:
         dst: [num_dst], int32: the destination that comes first, second, ...
-        src: [num_src], int32.
-        seconds: Time.
+        src: [num_src], int32: the source that comes first, second, ...
+        seconds: The time to compute the orders.
     """
 
     dst: Tensor
@@ -45,10 +45,11 @@ class Reordering(Generic[G]):
 
     Attributes:
         method: The method of the order, see :func:`node_orders`.
-        graph: The renumbered graph. Its edges are in the same order, so weights of edges stay as they are.
+        graph: The renumbered graph. Its edges are in the same order, so edge weights stay valid.
         dst_order: [num_dst], int64: the old number of every new destination.
-        src_order: [num_src], int64: the old number of every new source; the same where the sides are equal.
-        seconds: Time to compute it.
+        src_order: [num_src], int64: the old number of every new source; equal to ``dst_order`` if sources and
+            destinations are the same nodes.
+        seconds: The time to compute the order.
     """
 
     method: str
@@ -58,21 +59,21 @@ class Reordering(Generic[G]):
     seconds: float
 
     def apply(self, x: Tensor) -> Tensor:
-        """Rows of sources, [num_src, ...], in the new order."""
+        """Return rows of sources, [num_src, ...], in the new order."""
         _check_rows("x", x, len(self.src_order))
         return x.index_select(0, self.src_order)
 
     def undo(self, out: Tensor) -> Tensor:
-        """Rows of destinations, [num_dst, ...], in the old order."""
+        """Return rows of destinations, [num_dst, ...], in the old order."""
         _check_rows("out", out, len(self.dst_order))
         return torch.empty_like(out).index_copy(0, self.dst_order, out)
 
 
 def reordered(csr: Any, method: str, from_edge_index: Callable[..., G]) -> Reordering[G]:
-    """A native graph with new numbers of nodes, made by ``from_edge_index`` of its edges and ``size``."""
+    """Renumber a native graph; ``from_edge_index`` makes the new graph from its edges and ``size``."""
     begin = time.perf_counter()
     orders = node_orders(csr, method)
-    # If the sides are equal there is one numbering: a node is both.
+    # If there are as many sources as destinations, they are the same nodes and have one numbering.
     dst_order = orders.dst.long()
     src_order = dst_order if csr.cols == csr.rows else orders.src.long()
     source, target = edges.edge_index_of(csr)
@@ -93,7 +94,7 @@ def _check_rows(name: str, tensor: Tensor, count: int) -> None:
 
 
 def node_orders(csr: Any, method: str) -> Orders:
-    """The destinations and the sources of a native graph, in the order of a method.
+    """Return the orders of a native graph's destinations and sources by a method.
 
     ===========  ==========================================================================================
     degree       most edges first
@@ -107,7 +108,7 @@ def node_orders(csr: Any, method: str) -> Orders:
 
     Raises:
         ArgumentError: The method is unknown.
-        ConfigurationError: "metis" without pymetis.
+        ConfigurationError: The method is "metis" and pymetis is not installed.
     """
     begin = time.perf_counter()
     dst, src = _orders_of(csr, method)
@@ -137,10 +138,11 @@ def _by_degree(degrees: Tensor) -> Tensor:
 
 
 def _undirected(csr: Any) -> Any:
-    """The native graph of all nodes and of edges in both directions; of destinations and sources apart."""
+    """Return a native graph with edges in both directions; for bipartite graphs, over both node sets."""
     square = csr.cols == csr.rows
     if square and torch.equal(csr.rowptr.diff(), _out_degrees(csr)):
-        # Every edge has its reverse, or nearly so: an order affects speed only.
+        # Every edge has its reverse, or nearly every edge; this is enough, because an order affects only
+        # speed.
         return csr
     source, target = edges.edge_index_of(csr)
     nodes = csr.rows

@@ -1,4 +1,4 @@
-"""Pieces of a file, read without the system's page cache if the file system supports it."""
+"""Reading of pieces of a file, without the system's page cache if the file system supports it."""
 
 import errno
 import mmap
@@ -11,28 +11,28 @@ import numpy as np
 
 from onehop.errors import FileFormatError
 
-# Alignment of offsets, addresses and lengths that O_DIRECT accepts on every disk: 512 is the least, and few
-# have more than 4096 (open(2)).
+# Alignment of offsets, addresses and lengths that O_DIRECT accepts on nearly every disk: 512 is the minimum,
+# and few disks need more than 4096 (open(2)).
 BLOCK_BYTES = 4096
-# The page cache holds a file in chunks of up to this size, and drops only whole ones.
+# The page cache stores a file in chunks of up to this size, and drops only whole chunks.
 _CACHED_TOGETHER = 4 << 20
 
 
 class PieceReader:
-    """A file of which each piece is read once.
+    """Reads a file of which each piece is needed once.
 
-    Through the page cache each byte would be copied once more, by processors that have other work, and the
-    memory of the process's control group would fill with data that are never read again. O_DIRECT avoids
-    that. If the file system refuses it (some in memory or on a network do), pieces are read through the page
-    cache, and then dropped from it.
+    Through the page cache, the processor would copy each byte once more, and the memory of the process's
+    control group would fill with data that are never read again. O_DIRECT avoids this. If the file system
+    does not support it (for example some in memory or on a network), pieces are read through the page cache,
+    and then dropped from it.
 
     Args:
         path: The file.
-        direct: Whether to use O_DIRECT; for small pieces the system's readahead is better.
+        direct: Whether to use O_DIRECT; for small pieces the system's readahead is faster.
 
     Attributes:
-        block: Size of a block in bytes. Whole blocks of the file are read into whole blocks of memory: 1, or
-            ``BLOCK_BYTES``.
+        block: The size of a block in bytes, 1 or ``BLOCK_BYTES``. Whole blocks of the file are read into
+            whole blocks of memory.
     """
 
     def __init__(self, path: Path, direct: bool = False) -> None:
@@ -41,16 +41,16 @@ class PieceReader:
         self._file = path.open("rb", buffering=0) if file is None else file
 
     def read(self, place: int, count: int, room: np.ndarray, at: int) -> None:
-        """Reads ``count`` bytes from ``place`` into ``room[at:]``, and the rest of the blocks at both ends.
+        """Read ``count`` bytes from ``place`` into ``room[at:]``, and the rest of the blocks at both ends.
 
         Args:
-            place: Offset in the file, in bytes.
-            count: Bytes.
+            place: The offset in the file, in bytes.
+            count: The number of bytes.
             room: [bytes], uint8, beginning at a whole block of memory.
-            at: The same offset in a block as ``place``.
+            at: The offset in ``room``; it must be the same within a block as for ``place``.
 
         Raises:
-            FileFormatError: The file ends before that.
+            FileFormatError: The file ends earlier.
         """
         lead = place % self.block
         begin, size = place - lead, lead + count
@@ -60,7 +60,8 @@ class PieceReader:
         while done < size:
             now = os.preadv(self._file.fileno(), [view[done:]], begin + done)
             done += now
-            # In the middle of a block, the file is at its end; a direct read cannot begin there.
+            # A read that stops in the middle of a block has reached the end of the file; a direct read cannot
+            # begin there.
             if now == 0 or (done < size and done % self.block):
                 raise FileFormatError(
                     f"{self._file.name}: truncated at byte {begin + done}. Copy or write it again."
@@ -77,17 +78,17 @@ class PieceReader:
 
 
 def whole_blocks(room: np.ndarray) -> np.ndarray:
-    """The whole blocks of some memory, [bytes] of uint8, to read into."""
+    """Return the whole blocks of some memory, [bytes], uint8, to read into."""
     begin = -room.ctypes.data % BLOCK_BYTES
     return room[begin : begin + (len(room) - begin) // BLOCK_BYTES * BLOCK_BYTES]
 
 
 def _open_direct(path: Path) -> BinaryIO | None:
-    """The file, opened for direct reads; None if the file system has none."""
+    """Return the file, opened for direct reads; None if the file system does not support them."""
     with ExitStack() as stack:
         try:
             file = stack.enter_context(open(path, "rb", buffering=0, opener=_direct))
-            # Some refuse at the first read, or need larger blocks.
+            # Some file systems fail only at the first read, or need larger blocks.
             os.preadv(file.fileno(), [mmap.mmap(-1, BLOCK_BYTES)], BLOCK_BYTES)
         except OSError as error:
             if error.errno == errno.EINVAL:

@@ -1,22 +1,23 @@
-"""The link from :meth:`onehop.Graph.load` to the readers of files, a higher layer, which register here."""
+"""The link from :meth:`onehop.Graph.load` to the file readers of a higher layer, which register here."""
 
 import os
 from collections.abc import Callable
 
 from torch import Tensor
 
-# Takes a file and the name of a matrix in it; returns the edges, [2, E], int64, and (num_src, num_dst).
+# A function of a file and the name of a matrix in it; returns the edges, [2, E], int64, and (num_src,
+# num_dst).
 Reader = Callable[[str | os.PathLike[str], str | None], tuple[Tensor, tuple[int, int]]]
 
-# ``import onehop`` imports onehop.files, so there is one as soon as there is a Graph to load.
+# ``import onehop`` imports onehop.files, so there is a reader before any graph is loaded.
 _readers: list[Reader] = []
 
 
 def register(reader: Reader) -> None:
-    """Makes ``reader`` the function that :func:`read` calls."""
+    """Set the function that :func:`read` calls."""
     _readers[:] = [reader]
 
 
 def read(path: str | os.PathLike[str], key: str | None) -> tuple[Tensor, tuple[int, int]]:
-    """The edges of a file, [2, E], int64, and (num_src, num_dst); see :func:`onehop.files.read`."""
+    """Return the edges of a file, [2, E], int64, and (num_src, num_dst); see :func:`onehop.files.read`."""
     return _readers[0](path, key)

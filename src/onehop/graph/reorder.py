@@ -1,4 +1,4 @@
-"""Orders of rows inside a plan, computed once for a graph, then cached with it."""
+"""Orders of rows for plans, computed once for each graph and cached with it."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from onehop.graph.orders import node_orders
 
 
 def row_order(graph: Graph, method: str, transposed: bool) -> Tensor:
-    """Return [rows], int32: the row that comes first, second, ...; computed once, then cached.
+    """Return the order of rows, [rows], int32: the row that comes first, second, ...; it is cached.
 
-    The method is one of :meth:`onehop.Graph.reorder`; if ``transposed``, rows are sources.
+    ``method`` is a method of :meth:`onehop.Graph.reorder`; if ``transposed``, rows are sources.
     """
     with graph.lock:
-        # The order is the costly part, and serves both directions.
+        # Computing the order is the costly part; one computation gives both directions.
         orders = graph.orders.get(method)
         if orders is None:
             orders = graph.orders[method] = node_orders(graph.csr, method)
@@ -23,9 +23,9 @@ def row_order(graph: Graph, method: str, transposed: bool) -> Tensor:
 
 
 def ordered_csr(graph: Graph, method: str, transposed: bool) -> Any:
-    """The native graph, or its transpose, with rows in the order of a method; computed once, then cached.
+    """Return the native graph, or its transpose, with rows in the order of a method; it is cached.
 
-    The method is "none", or one of :meth:`onehop.Graph.reorder`; if ``transposed``, rows are sources.
+    ``method`` is "none" or a method of :meth:`onehop.Graph.reorder`; if ``transposed``, rows are sources.
     """
     csr = graph.transposed_csr if transposed else graph.csr
     if method == "none":

@@ -10,9 +10,9 @@ from onehop.graph.graph import Graph
 
 
 def with_self_loops(graph: Graph) -> Graph:
-    """The graph with a self loop, as its row's last edge, for every node that has none.
+    """Return the graph with a self loop, as its row's last edge, for every node that has none.
 
-    Edges are renumbered, row by row. Needs no more memory than the graph itself, some 8 bytes an edge.
+    Edges are renumbered row by row. This needs no more memory than the graph itself, about 8 bytes per edge.
 
     Raises:
         ArgumentError: Sources and destinations are not the same nodes.
@@ -39,13 +39,13 @@ def with_self_loops(graph: Graph) -> Graph:
 
 
 def one_loop_each(edge_index: Tensor, num_nodes: int, forwards: bool = True) -> Graph:
-    """A graph of the edges that are no self loops, followed by a self loop for every node, in PyG's order.
+    """Return a graph of the edges without self loops, followed by a self loop for every node, as in PyG.
 
-    The edges are [2, E], int32 or int64; row 0 holds the sources, unless not ``forwards``. The loops have the
-    last N numbers.
+    The edges are [2, E], int32 or int64; row 0 has the sources if ``forwards``, else the destinations. The
+    loops have the last N numbers.
 
     Raises:
-        ArgumentError: Wrong shape, dtype or device.
+        ArgumentError: The shape, dtype or device is wrong.
         IndexRangeError: A node number is negative or too large.
     """
     return Graph(build.with_loops(edge_index, num_nodes, forwards))

@@ -11,17 +11,17 @@ class GraphStatistics:
     """Statistics of a graph.
 
     Attributes:
-        num_src: Sources.
-        num_dst: Destinations.
-        num_edges: Edges.
-        mean_degree: Edges per destination.
-        max_degree: Most edges of one destination.
+        num_src: Number of sources.
+        num_dst: Number of destinations.
+        num_edges: Number of edges.
+        mean_degree: Mean number of edges per destination.
+        max_degree: Maximal number of edges of a destination.
         degree_quantiles: In-degrees at 0, 25, 50, 75, 90, 99 and 100 percent of the destinations.
-        empty_rows: Destinations without edges.
-        self_loops: Edges whose ends have the same number; 0 for bipartite graphs.
-        sorted_edges: Whether the caller's edges came ordered by destination.
-        mean_span: Mean distance between the numbers of an edge's ends, each divided by the count of its kind:
-            about 1/3 if numbers are random, less if neighbours have close numbers.
+        empty_rows: Number of destinations without edges.
+        self_loops: Number of edges whose ends have the same number; 0 for bipartite graphs.
+        sorted_edges: Whether the caller's edges were ordered by destination.
+        mean_span: Mean distance between the numbers of an edge's ends, each divided by the number of sources
+            or destinations: about 1/3 if numbers are random, less if neighbours have close numbers.
     """
 
     num_src: int
@@ -39,7 +39,7 @@ class GraphStatistics:
 
     @classmethod
     def of(cls, csr: Any) -> "GraphStatistics":
-        """The statistics of a native graph: a few passes over its rows and one over its edges."""
+        """Compute the statistics of a native graph, in a few passes over its rows and one over its edges."""
         degrees = csr.rowptr.diff()
         ordered = degrees.sort().values
         quantiles = [0] * len(cls.QUANTILES)

@@ -12,15 +12,15 @@ from onehop.graph.graph import StoredGraph as StoredGraph
 def write(
     folder: str | os.PathLike[str], num_src: int, blocks: Iterable[tuple[Tensor, Tensor]]
 ) -> StoredGraph:
-    """Stores a graph that is given in blocks of rows, of which one at a time is in memory.
+    """Store a graph that is given in blocks of rows; only one block at a time is in memory.
 
     The folder appears only when it is complete.
 
     Args:
-        folder: The path; must not exist.
+        folder: The path; it must not exist.
         num_src: Number of sources.
-        blocks: For consecutive destinations: the number of edges of each [rows], and their sources [edges],
-            integers, on the CPU.
+        blocks: Pairs for consecutive destinations: the number of edges of each destination, [rows], and their
+            sources, [edges]; integers on the CPU.
 
     Raises:
         ArgumentError: The folder exists, or a block contradicts itself.

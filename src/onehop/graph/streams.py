@@ -1,8 +1,8 @@
-"""Streams of a device: tensors that are kept are made on one, and may be read on others.
+"""Streams of a device: cached tensors are made on one stream, and may be read on others.
 
-An allocator gives memory that is let go to the next tensor of the stream that it was made on. Work that
-another stream has been given and has not done yet would then read the next tensor's numbers; so each stream
-that reads is noted with the allocator, once. Nothing here waits on the host.
+An allocator gives freed memory to the next tensor of the stream on which it was allocated. Work that another
+stream has queued but not finished would then read the next tensor's numbers. So each reading stream is
+registered with the allocator, once. The host never waits here.
 """
 
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# What runs streams, by the type of a device: torch.cuda's functions.
+# The modules with functions for streams, by device type.
 RUNTIMES: dict[str, Any] = {"cuda": torch.cuda}
 
 
 class Streams:
-    """The streams that have met some tensors on one device, which were just made on the current one."""
+    """The streams that may read some tensors on a device, which were just made on the current stream."""
 
     __slots__ = ("_event", "_met", "_runtime", "_tensors")
 
@@ -33,10 +33,10 @@ class Streams:
             self._event = current.record_event()
 
     def meet(self) -> None:
-        """Lets the current stream read the tensors: it waits, on the device, until they are made.
+        """Let the current stream read the tensors: it waits, on the device, until they are made.
 
-        A stream that is being captured is left alone: torch waits for all streams before a capture, and
-        the caller that replays it has to keep what it reads.
+        Nothing is done for a stream that is being captured: torch waits for all streams before a capture, and
+        the caller that replays it must keep the tensors that it reads.
         """
         if self._runtime is None:
             return
@@ -52,18 +52,18 @@ class Streams:
 
 @dataclass(frozen=True, slots=True)
 class KeptTensor:
-    """A tensor that is kept with a graph: it is read through :meth:`read`, and must not be written to."""
+    """A tensor that is cached with a graph; use :meth:`read` to read it, and never write to it."""
 
     tensor: Tensor
     streams: Streams
 
     @classmethod
     def of(cls, tensor: Tensor) -> "KeptTensor":
-        """A tensor that was just made on the current stream."""
+        """Wrap a tensor that was just made on the current stream."""
         return cls(tensor, Streams((tensor,)))
 
     def read(self) -> Tensor:
-        """Return the tensor, which the current stream may read."""
+        """Return the tensor, after letting the current stream read it."""
         self.streams.meet()
         return self.tensor
 
@@ -74,11 +74,11 @@ class KeptTensor:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tensor."""
+        """The bytes of the tensor."""
         return self.tensor.nbytes
 
 
 def capturing(device: torch.device) -> bool:
-    """Return whether calls are being captured for a replay: what they make has no contents yet."""
+    """Return whether calls are being captured for a replay; their results have no contents yet."""
     runtime = RUNTIMES.get(device.type)
     return runtime is not None and runtime.is_current_stream_capturing()

@@ -1,1 +1,1 @@
-"""Other frameworks' models on onehop's kernels: the patch, its table and its refusals."""
+"""The patch that runs other frameworks' models on onehop's kernels, its table and its refusals."""

@@ -28,7 +28,7 @@ _CUT = "…"
 
 @functools.cache
 def reasons_page() -> str:
-    """Return where the page is that explains every reason: its address, or its file in a checkout."""
+    """Return the location of the page that explains every reason: its URL, or its file in a checkout."""
     urls = importlib.metadata.metadata("onehop").get_all("Project-URL") or []
     named: dict[str, str] = dict(url.split(", ", 1) for url in urls)
     return named.get("Reasons", "docs/reference/reasons.md")
@@ -36,11 +36,11 @@ def reasons_page() -> str:
 
 @dataclass(frozen=True, slots=True)
 class LayerReport:
-    """A row of the explanation.
+    """One layer in an explanation, with one way in which it ran.
 
     Attributes:
-        name: Its name in the model; empty for the model itself.
-        kind: Its class.
+        name: The layer's name in the model; empty for the model itself.
+        kind: The name of the layer's class.
         calls: Number of propagations that ran this way.
         reason: Why the framework's own code ran; None if the fast path did.
         form: What the fast path computed.
@@ -64,7 +64,7 @@ class LayerReport:
 
     @property
     def fast(self) -> bool:
-        """Return whether it took the fast path."""
+        """Return whether the layer took the fast path."""
         return self.reason is None
 
     @property
@@ -76,7 +76,7 @@ class LayerReport:
 
     @property
     def text(self) -> str:
-        """The path, with what is fused or why it is not fast."""
+        """The path, followed by what is fused or why it is not fast."""
         if self.reason is not None:
             return f"{self.path}: {self.reason}"
         if self.form == reports.IN_BLOCKS:
@@ -85,7 +85,7 @@ class LayerReport:
 
 
 def reasons_line(rows: Iterable[LayerReport]) -> list[str]:
-    """Return the line that says where reasons are explained; no line if all rows are fast."""
+    """Return the line that names the page of reasons; an empty list if all rows are fast."""
     any_left = any(row.path != "fast" for row in rows)
     return [f"Each reason, and what can be done: {reasons_page()}"] if any_left else []
 
@@ -95,9 +95,9 @@ class FunctionReport:
     """A function of torch or PyG that the patch replaces, outside of layers' messages.
 
     Attributes:
-        name: Its name, such as "index_select"; "x[index]" for indexing.
+        name: The function's name, such as "index_select"; "x[index]" for indexing.
         served: Number of calls that onehop ran.
-        left: Number of calls of a size for onehop that torch or PyG ran.
+        left: Number of calls that were large enough for onehop, but that torch or PyG ran.
     """
 
     name: str
@@ -106,13 +106,13 @@ class FunctionReport:
 
     @property
     def text(self) -> str:
-        """The calls, such as "3 of 4 calls fast"."""
+        """The counts in words, such as "3 of 4 calls fast"."""
         calls = self.served + self.left
         return f"{self.served:,} of {calls:,} call{'' if calls == 1 else 's'} fast"
 
 
 def function_reports(counter: Mapping[tuple[str, bool], int]) -> tuple[FunctionReport, ...]:
-    """The functions that :func:`.counted` counted, those with most calls first."""
+    """Return the functions that :func:`.counted` counted, the most called ones first."""
     names = sorted(
         {name for name, _ in counter}, key=lambda name: -sum(counter[name, ours] for ours in (True, False))
     )
@@ -121,15 +121,16 @@ def function_reports(counter: Mapping[tuple[str, bool], int]) -> tuple[FunctionR
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """A row for every layer and every way that it ran; prints as a table of at most 100 columns.
+    """The result of :func:`explain`: a row for each layer and each way in which it ran.
 
-    Notebooks show it as HTML, uncut.
+    It prints as a table of at most 100 characters a line. Notebooks show it as an HTML table with the full
+    text.
 
     Attributes:
-        layers: The rows, in the order in which the layers ran, and then those that never reached the patch.
-        functions: Functions of torch and PyG that ran, in layers and outside of them.
-        verbose: Whether plans, the programs of compiled messages, and functions of which no call was fast are
-            printed below the table, and the table is as wide as its text.
+        layers: The rows, in the order in which the layers ran; layers that never reached the patch come last.
+        functions: The replaced functions of torch and PyG that ran, inside and outside of layers.
+        verbose: Whether to print plans, programs of compiled messages, and functions without a fast call
+            below the table, and not to shorten the table's text.
 
     Examples:
         >>> import onehop, torch
@@ -187,17 +188,17 @@ class Explanation:
 
 
 def explain(model: torch.nn.Module, *inputs: Any, verbose: bool = False, **kwargs: Any) -> Explanation:
-    """Runs a copy of the model once and reports how each layer ran.
+    """Run a copy of the model once and report how each layer ran.
 
-    Neither the model nor torch's random state changes. ``torch.no_grad()`` around the call holds for the
-    copy: it reports how the model predicts. Without a patch in place, it reports what
-    :func:`onehop.patch` would do. For a model, or a part of one, that ``torch.compile`` compiled, it reports
-    what the compiled program runs.
+    Neither the model nor torch's random state changes. The copy runs in the caller's gradient mode: inside
+    ``torch.no_grad()``, the report is about inference. Without a patch in place, it shows what
+    :func:`onehop.patch` would do. For modules that ``torch.compile`` compiled, it shows what the compiled
+    program runs.
 
     Args:
         model: A module with layers of PyG or DGL.
         *inputs: Positional arguments of the model.
-        verbose: Whether to print plans and the programs of compiled messages too, and sentences in full.
+        verbose: Whether to also print plans and the programs of compiled messages, and reasons in full.
         **kwargs: Keyword arguments of the model.
 
     Raises:
@@ -239,25 +240,25 @@ def explain(model: torch.nn.Module, *inputs: Any, verbose: bool = False, **kwarg
 
 
 class _InProgram(torch.nn.Module):
-    """A compiled module that runs as in a program, without being compiled again."""
+    """Runs a compiled module as its compiled program would, without compiling it again."""
 
     def __init__(self, compiled: torch.nn.Module) -> None:
         super().__init__()
         self.add_module(_COMPILED, compiled)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """Runs the module as in a program."""
+        """Runs the module as inside a compiled program."""
         with as_in_program():
             return self.get_submodule(_COMPILED)(*inputs, **kwargs)
 
 
 def _opened(model: torch.nn.Module, duplicate: torch.nn.Module) -> torch.nn.Module:
-    """Return the duplicate, in which modules that the model has compiled run as in a program."""
+    """Return the duplicate; modules that are compiled in the model run in it as in a compiled program."""
     if imported("torch._dynamo") is None:  # Its import takes a second, and nothing is compiled.
         return duplicate
     from torch._dynamo import OptimizedModule
 
-    # module.compile(), the other way to compile, leaves no trace in a copy.
+    # A copy does not show that a module was compiled by module.compile().
     compiled = [
         isinstance(module, OptimizedModule) or module._compiled_call_impl is not None
         for module in model.modules()

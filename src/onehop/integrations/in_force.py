@@ -1,7 +1,7 @@
-"""The stack of patches and pauses, of which the latest is in force.
+"""The stack of patches and pauses; the latest one is in force.
 
-Each handle and each pause has an entry. Entries are removed in any order and in any thread; the latest
-remaining entry is then in force.
+Each handle and each pause has an entry. Entries may be removed in any order and by any thread; after that,
+the latest remaining entry is in force.
 """
 
 import weakref
@@ -12,7 +12,7 @@ from onehop.integrations.session import Framework, Session
 
 
 class Entry:
-    """A session that is in force while no later one is.
+    """An entry of the stack: a session that is in force unless a later entry exists.
 
     Attributes:
         session: The session.
@@ -25,7 +25,7 @@ class Entry:
         self.session, self.is_left, self._owner = coming, False, weakref.ref(owner)
 
     def can_be_left(self) -> bool:
-        """Return whether its owner, which alone can leave it, still exists."""
+        """Return whether the owner still exists; only the owner can remove the entry."""
         return self._owner() is not None
 
 
@@ -33,15 +33,16 @@ _entries: list[Entry] = []
 
 
 def enter(coming: Session, owner: Any) -> Entry:
-    """Puts a session in force until its entry is left. If that fails, nothing has changed.
+    """Puts a session in force until its entry is removed. If this fails, nothing has changed.
 
     Args:
         coming: The session.
-        owner: The object that leaves the entry. While it lives, the entry can be left.
+        owner: The object that will remove the entry. The entry can be removed while this object exists.
     """
     with session.lock:
         _put_in_force(coming)
-        # Entries below one that stays never come into force again. Dropped, so that a loop makes no list.
+        # Entries below one that can no longer be removed never come into force again. They are dropped, so
+        # that the stack does not grow when patch() is called in a loop.
         stays = [place for place, earlier in enumerate(_entries) if not earlier.can_be_left()]
         if stays:
             _forget(_entries[: stays[-1]])
@@ -59,7 +60,7 @@ def leave(entry: Entry) -> None:
 
 
 def end() -> None:
-    """Removes all entries; has no effect while no patch is in place, as in a pause."""
+    """Removes all entries; has no effect if no patch is in force, for example in a pause."""
     with session.lock:
         if session.now.selection is not None:
             _forget(list(_entries))
@@ -73,7 +74,7 @@ def _forget(entries: list[Entry]) -> None:
 
 
 def _put_in_force(coming: Session) -> None:
-    """Installs what a session patches, and restores the rest."""
+    """Installs the frameworks that a session patches, and restores the others."""
     if coming is session.now:
         return
     before = session.now

@@ -4,7 +4,8 @@ Without it, the pages of each large tensor are mapped, faulted in and returned t
 torch takes large tensors from the pool of onehop's outputs, much as it takes GPU tensors from its caching
 allocator. The pool never holds more than was in use at once, so a program's peak does not grow.
 
-Leaving a patch pauses this, and the pool stays for the next patch; ``unpatch()`` returns it to the system.
+Leaving a patch pauses the allocator, and the pool stays for the next patch; ``unpatch()`` returns it to the
+system.
 """
 
 from enum import Enum
@@ -16,7 +17,7 @@ from onehop.integrations import session
 from onehop.integrations.reports import LOGGER
 
 _PROBE_BYTES = 4 << 20
-"""Size of a tensor that torch takes from the pool: at least that in csrc/runtime/tensor_memory.cpp."""
+"""Size of a tensor that torch takes from the pool: at least the size in csrc/runtime/tensor_memory.cpp."""
 
 
 class _State(Enum):
@@ -32,7 +33,7 @@ _state = _State.ORDINARY
 
 
 def keep() -> None:
-    """Makes torch take large tensors from the pool; has no effect where that is impossible."""
+    """Makes torch take large tensors from the pool; has no effect if torch's allocator does not allow it."""
     global _state
     with session.lock:
         if _state in (_State.KEEPING, _State.IMPOSSIBLE):

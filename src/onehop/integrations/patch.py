@@ -42,14 +42,14 @@ class Patch:
     def __init__(self, coming: Session | None, ledger: Ledger | None = None) -> None:
         # None makes a handle that does nothing.
         self._session, self._ledger = coming, ledger
-        # Each entry with the thread that entered its block; None for the entry of patch() itself.
+        # Pairs of (thread that entered the block, entry); the thread is None for the entry that patch() made.
         self._entries: list[tuple[int | None, Entry]] = []
         if coming is not None:
             self._entries.append((None, in_force.enter(coming, self)))
 
     @property
     def report(self) -> Ledger:
-        """The total cost of the machine's runs; only ``patch(machine=...)`` has one.
+        """The total cost of the machine's runs; available only for ``patch(machine=...)``.
 
         Raises:
             ConfigurationError: The patch was made without a machine.
@@ -71,7 +71,7 @@ class Patch:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Restores everything inside the block, for example for code that reads sources."""
+        """Restores everything inside the block, for example for code that inspects functions' source text."""
         with session.lock:
             entry = in_force.enter(replace(session.now, selection=None), self)
         try:
@@ -80,7 +80,7 @@ class Patch:
             in_force.leave(entry)
 
     def __enter__(self) -> "Patch":
-        """Puts its patch in force, above all others, and returns itself."""
+        """Puts this handle's patch in force, above all others, and returns the handle."""
         if self._session is not None:
             with session.lock:
                 initial = [pair for pair in self._entries if pair[0] is None]
@@ -120,64 +120,65 @@ def patch(
     sampler: bool | None = None,
     indexing: bool | None = None,
 ) -> Patch:
-    """Runs PyG's and DGL's layers on onehop's kernels, wherever that gives the same result.
+    """Run PyG's and DGL's layers on onehop's kernels, wherever that gives the same result.
 
-    Models need not change, and may be made before or after. PyG is patched if it is installed, DGL if it has
-    been imported, and with them torch's dropout, products, gathers and scatters, which take much of an
-    epoch. Layers that onehop cannot run use their framework's own code; :func:`onehop.explain` says which
-    and why, and so does the log ``onehop``, in one INFO line for each class and reason. Calling it again
-    changes ``only`` and the other settings that are given; None leaves a setting as it is.
+    Models need not change, and may be made before or after. PyG is patched if it is installed, and DGL if it
+    has been imported. torch's dropout, products, gathers and scatters are patched too, because they take much
+    of an epoch's time. Layers that onehop cannot run use their framework's own code; :func:`onehop.explain`
+    says which and why, and the logger ``onehop`` writes one INFO line for each class and reason. Calling
+    ``patch`` again changes ``only`` and the other settings that are given; None leaves a setting as it is.
 
     Args:
-        only: Names of layer classes, such as "GCNConv"; their subclasses count too. "pyg" and "dgl" stand
-            for these frameworks, alone or with names of their layers; "dgl" imports DGL. "torch" adds
-            torch's dropout and operators to those named. None means all.
+        only: Names of layer classes, such as "GCNConv"; subclasses are included. "pyg" and "dgl" name all
+            layers of these frameworks, and may be combined with layer names; "dgl" imports DGL. "torch" adds
+            torch's dropout and operators. None means all.
         keep_memory: Whether torch's CPU tensors of 4 MiB or more take their memory from the pool of onehop's
             outputs, instead of mapping and faulting it in for each of them. The pool holds little more than
-            was in use at once. The environment variable ``ONEHOP_KEEP_MEMORY`` has the initial value
+            was in use at once. The environment variable ``ONEHOP_KEEP_MEMORY`` gives the initial value
             (default: yes). Has no effect where torch's allocator is not glibc's.
         reuse: Whether PyG's layers keep aggregates of features that need no gradient and return them while
-            the features are unchanged, as in the first layer of full-batch training. ``ONEHOP_REUSE`` has the
-            initial value (default: yes). With a machine nothing is kept, so that every aggregation is
+            the features are unchanged, as in the first layer of full-batch training. ``ONEHOP_REUSE`` gives
+            the initial value (default: yes). With a machine nothing is kept, so that every aggregation is
             counted.
-        associate: Whether a layer of PyG may exchange the order of its linear step and its aggregation where
-            fewer columns are aggregated then, and score destinations without their linear step.
-            ``ONEHOP_ASSOCIATE`` has the initial value (default: yes); with a machine it is no, so that the
-            machine aggregates what the model states.
-        tune: "auto" tunes a graph that was met five times at one width (:func:`onehop.tune`), for at most
-            three seconds, in slices: each later call waits for 50 ms of it, or for one measurement if that
-            takes longer, until it is done. Results are kept if the program ends earlier. Mini-batches, each a
-            new graph, are not tuned. "never", the initial value, only uses earlier results.
-        machine: A simulated machine, such as ``onehop.machines.pim.Machine()``, on which sums and means of
-            PyG's layers run, in inference and in training, and forward max, min and attention if it has
-            them; everything else runs as without it. The handle's ``report`` adds up the cost of its runs.
-            None means the machine of a patch in place, or none.
+        associate: Whether a layer of PyG may exchange its linear step and its aggregation if fewer columns
+            are aggregated then, and may compute attention scores of destinations without the linear step.
+            ``ONEHOP_ASSOCIATE`` gives the initial value (default: yes). With a machine it is off, so that the
+            machine aggregates at the model's width.
+        tune: "auto" tunes a graph (:func:`onehop.tune`) after it was used five times at one width, for at
+            most three seconds. Each later call runs a slice of the tuning: 50 ms, or one measurement if that
+            takes longer. Results are kept if the program ends earlier. Mini-batches, each a new graph, are
+            not tuned. "never", the initial value, only uses earlier results.
+        machine: A simulated machine, such as ``onehop.machines.pim.Machine()``. It runs the sums and means of
+            PyG's layers, in inference and in training, and forward max, min and attention if it supports
+            them; everything else runs as without it. The handle's ``report`` is the total cost of its runs.
+            None means the machine of the patch in place, or no machine.
         backend: The backend that PyG's layers run on, by its name in ``onehop info``, such as "triton" with
             Triton's interpreter on CPU tensors, or "reference" for comparison. Layers whose tensors it
-            refuses run PyG's code. None keeps the backend of a patch in place. Without one, it means the
-            first that takes the tensors: the C++ kernels on the CPU, Triton's on GPUs.
-        dropout: Whether ``torch.nn.functional.dropout`` runs on :func:`onehop.dropout`, with torch's numbers.
-            ``ONEHOP_DROPOUT`` has the initial value (default: yes).
-        products: Whether large float32 products of torch on the CPU, and of linear steps, run in the fastest
-            library available. ``ONEHOP_PRODUCTS`` has the initial value (default: yes).
+            refuses run PyG's code. None keeps the backend of the patch in place. Without a patch, it means
+            the first backend that takes the tensors: the C++ kernels on the CPU, Triton's on GPUs.
+        dropout: Whether ``torch.nn.functional.dropout`` runs on :func:`onehop.dropout`, with the random
+            numbers that torch would draw. ``ONEHOP_DROPOUT`` gives the initial value (default: yes).
+        products: Whether torch's large float32 products on the CPU, also those of linear steps, run in the
+            fastest library available. ``ONEHOP_PRODUCTS`` gives the initial value (default: yes).
         sampler: Whether PyG's ``NeighborLoader`` and ``LinkNeighborLoader`` draw with onehop's sampler, and
-            ``ClusterData`` divides with onehop's partition. ``ONEHOP_SAMPLER`` has the initial value
-            (default: the first where pyg-lib is not installed, the second where torch-sparse is not either).
+            ``ClusterData`` divides the graph with onehop's partition. ``ONEHOP_SAMPLER`` gives the initial
+            value (default: the sampler is used if pyg-lib is not installed, the partition if torch-sparse is
+            not installed either).
         indexing: Whether large gathers and scatters of torch (``x[index]``, ``index_select``, ``gather``,
-            ``index_add``, ``scatter_add``, ``scatter_reduce``, ``segment_reduce``), their gradients, and
-            those of torch_scatter run as :func:`onehop.gather` and :func:`onehop.scatter`; and torch's
-            ``unique``, ``isin`` and stable ``sort`` of many integers by radix.
-            ``ONEHOP_INDEXING`` has the initial value (default: yes).
+            ``index_add``, ``scatter_add``, ``scatter_reduce``, ``segment_reduce``), their gradients, and the
+            operators of torch_scatter run as :func:`onehop.gather` and :func:`onehop.scatter`, and whether
+            torch's ``unique``, ``isin`` and stable ``sort`` of many integers run by radix.
+            ``ONEHOP_INDEXING`` gives the initial value (default: yes).
 
     Returns:
         A handle, which is a context manager. Without a block, the patch stays until :func:`unpatch`. With
         ``ONEHOP_DISABLE=1`` nothing happens and the handle is inactive.
 
     Raises:
-        ArgumentError: ``only`` lists a layer that has no fast path, ``tune`` is something else, ``machine``
-            is none, ``backend`` is unknown or given with a machine, ``reuse`` is set with a machine, or a
-            machine or backend is given without PyG. Nothing has changed then.
-        ConfigurationError: There is no framework, or a named one cannot be imported or is too old.
+        ArgumentError: ``only`` lists a layer that has no fast path, ``tune`` is neither "auto" nor "never",
+            ``machine`` is not a machine, ``backend`` is unknown or given with a machine, ``reuse`` is set
+            with a machine, or a machine or backend is given without PyG. The state before stays in force.
+        ConfigurationError: No framework is available, or a named one cannot be imported or is too old.
 
     Examples:
         >>> import onehop, torch
@@ -221,7 +222,7 @@ def patch(
             runner, settings = None, replace(settings, backend=backend)
         coming = Session(selection, settings, runner)
         if before.selection is not None:
-            # Layers keep their names on a machine that stays.
+            # If the machine stays the same, layers keep their names in its reports.
             labels = before.labels if runner is before.runner else coming.labels
             coming = replace(coming, logged=before.logged, labels=labels)
         handle = Patch(coming, ledger)
@@ -239,8 +240,8 @@ def holding() -> Patch:
 def unpatch() -> None:
     """Restores everything that :func:`patch` replaced; torch allocates as before.
 
-    Kept memory returns to the system; leaving a patch's block keeps it for the next patch. Unfinished tuning
-    ends too, and its results so far are kept.
+    The memory pool is returned to the system, whereas leaving a patch's block keeps it for the next patch.
+    Unfinished tuning ends, and its results so far are kept.
 
     Examples:
         >>> import onehop, torch
@@ -274,17 +275,17 @@ def patched() -> tuple[str, ...]:
 
 
 def silence(module: Any) -> str | None:
-    """Return why a layer never reached the patch in place; None if the module is no layer of a framework."""
+    """Return why a layer never reached the patch in place; None if the module is not a framework's layer."""
     selection = session.now.selection
     reasons = [] if selection is None else [framework.silence(module) for framework in selection.frameworks]
     return next((reason for reason in reasons if reason is not None), None)
 
 
 def accelerate(function: Callable[P, R]) -> Callable[P, R]:
-    """A decorator that patches while ``function`` runs and restores the state before afterwards.
+    """Decorate a function: a patch is in place while it runs, and the earlier state is restored afterwards.
 
     Raises:
-        ArgumentError: A generator or coroutine function, whose body runs after the call.
+        ArgumentError: ``function`` is a generator or coroutine function, whose body runs after the call.
 
     Examples:
         >>> import onehop, torch
@@ -301,12 +302,12 @@ def accelerate(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def autotune(function: Callable[P, R]) -> Callable[P, R]:
-    """A decorator like :func:`accelerate` that also tunes graphs that ``function`` uses repeatedly.
+    """Decorate a function like :func:`accelerate`, and also tune graphs that it uses repeatedly.
 
-    It applies ``patch(tune="auto")`` while the function runs; the plans found stay in use afterwards.
+    ``patch(tune="auto")`` is in place while the function runs; the plans found stay in use afterwards.
 
     Raises:
-        ArgumentError: A generator or coroutine function, whose body runs after the call.
+        ArgumentError: ``function`` is a generator or coroutine function, whose body runs after the call.
 
     Examples:
         >>> import onehop, torch

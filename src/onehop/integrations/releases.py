@@ -1,4 +1,4 @@
-"""The releases of PyG and DGL that the patch works with, and sentences for those that it does not."""
+"""The releases of PyG and DGL that the patch supports, and error messages for the others."""
 
 import contextlib
 import importlib
@@ -16,8 +16,8 @@ class Releases:
 
     Attributes:
         package: The package to import.
-        oldest: The oldest that works.
-        newest: The newest that the tests have run with.
+        oldest: The oldest supported release.
+        newest: The newest tested release.
     """
 
     package: str
@@ -25,7 +25,7 @@ class Releases:
     newest: tuple[int, int]
 
     def __str__(self) -> str:
-        """The range in words."""
+        """The range of releases, such as "2.4 to 2.6"."""
         both = (f"{major}.{minor}" for major, minor in (self.oldest, self.newest))
         return " to ".join(dict.fromkeys(both))
 
@@ -37,12 +37,12 @@ class Releases:
 
     @property
     def installed(self) -> tuple[int, ...]:
-        """The installed release."""
+        """The installed release as (major, minor)."""
         return tuple(int(part) for part in self.version.split(".")[:2])
 
     @property
     def remedy(self) -> str:
-        """The command that installs a release that works."""
+        """The command that installs a supported release."""
         major, minor = self.newest
         return f"pip install -U '{self.package}<{major}.{minor + 1}'"
 

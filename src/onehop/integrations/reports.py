@@ -1,4 +1,4 @@
-"""Reports of patched layers: how each ran, or why it did not take the fast path."""
+"""Reports of patched layers: how each layer ran, or why it did not take the fast path."""
 
 import contextlib
 import logging
@@ -15,14 +15,14 @@ IN_BLOCKS = "its message in blocks"
 
 
 class Listener(Protocol):
-    """Receives every propagation: a list, or an object that sums them up."""
+    """A receiver of every propagation: a list, or an object that sums them up."""
 
     def append(self, call: "Call", /) -> None:
         """Receives one call."""
 
 
 listener: Scoped[Listener | None] = Scoped("onehop_listener", None)
-"""The receiver of the calls. Code that runs often checks ``live`` first."""
+"""The receiver of the calls. Code that runs often reads its attribute ``live`` first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +85,15 @@ def log(kind: type, reason: str) -> None:
 
 @contextlib.contextmanager
 def recorded() -> Iterator[list[Call]]:
-    """Collects the calls of patched layers inside the block, in its thread, whose refusals are not logged."""
+    """Collects this thread's calls of patched layers inside the block; their refusals are not logged."""
     calls: list[Call] = []
     with listener.set(calls):
         yield calls
 
 
 def heard_by(hearer: Listener) -> AbstractContextManager[Listener | None]:
-    """Sends ``hearer`` the calls of patched layers inside the block, and of other threads meanwhile.
+    """Sends ``hearer`` the calls of patched layers inside the block, from this and other threads.
 
-    Calls of threads that record for themselves are not sent. Refusals are not logged meanwhile.
+    Calls of threads that have a receiver of their own are not sent. No refusal is logged during the block.
     """
     return listener.set(hearer, everywhere=True)

@@ -26,11 +26,11 @@ _HOSTS = ("torch", "torch_geometric", "dgl", "torch_scatter", "torch_sparse")
 
 
 class Part:
-    """A part of the patch. While it is off, its functions run what they replace, wherever they are kept.
+    """A part of the patch. While it is off, its functions call the functions that they replace.
 
     Attributes:
         on: Whether its rows are installed.
-        functions: Its replacements that are still referenced somewhere.
+        functions: The replacement functions of this part that are still referenced somewhere.
     """
 
     __slots__ = ("functions", "on")
@@ -74,8 +74,8 @@ class Row:
         attribute: The name of the attribute.
         ours: The value while the patch is in place.
         theirs: The value before the patch, which is restored afterwards.
-        inherited: Whether ``theirs`` is not the owner's own but, for example, that of a base class. Then the
-            attribute is deleted afterwards.
+        inherited: Whether the owner inherits ``theirs``, for example from a base class. Then the attribute is
+            deleted afterwards.
     """
 
     owner: Any
@@ -86,7 +86,7 @@ class Row:
 
     @property
     def applies(self) -> bool:
-        """Return whether it changes anything, and does not replace a function of another library."""
+        """Return whether the row changes the attribute, and does not replace another library's function."""
         theirs = getattr(self.theirs, "__func__", self.theirs)
         return self.ours is not self.theirs and (not isinstance(theirs, types.FunctionType) or is_own(theirs))
 
@@ -114,7 +114,8 @@ class Row:
 class Leave(Exception):
     """Ends one of onehop's functions before it has changed anything, so that the framework's own code runs.
 
-    The argument is the sentence that says why. torch cannot trace exceptions with their own constructors.
+    The argument is the sentence that says why. The class has no constructor of its own, because torch cannot
+    trace such exceptions.
     """
 
     @property
@@ -133,26 +134,26 @@ def replacing(
     where: Callable[[], bool] | None = None,
     counted_as: str = "",
 ) -> Row:
-    """The row of a function or method that is replaced by one that runs ``body`` first.
+    """Return a row that replaces a function or method by one that runs ``body`` first.
 
-    It changes nothing where another library has put something else in the function's place.
+    The row has no effect if another library has already replaced the function.
 
     Args:
         owner: The module or class.
         attribute: The name of its function, method or static method.
         body: Takes the replaced function and that function's arguments. If it returns None or raises
             :class:`Leave`, the replaced function runs with the same arguments.
-        traced: Runs instead of ``body`` while a program is traced. None means that neither runs there.
-        where: Returns whether ``body`` runs, in traced programs too; ``traced`` is then unused. None means
-            that it runs outside of traced programs.
-        counted_as: The name by which :func:`counted` counts the calls that ``body`` sees; empty: no count.
+        traced: Runs instead of ``body`` while a program is traced. None means that the original runs there.
+        where: Returns whether ``body`` runs, also in traced programs; ``traced`` is then unused. None means
+            that ``body`` runs only outside of traced programs.
+        counted_as: The name under which :func:`counted` counts calls of ``body``; empty means no count.
     """
     held = inspect.getattr_static(owner, attribute)
     inherited = isinstance(owner, type) and attribute not in vars(owner)
     theirs, part, leave = host_function(owner, attribute), building.get(), Leave
     if not isinstance(theirs, types.FunctionType):
         return Row(owner, attribute, held, held, inherited)
-    # As ops.contexts.compiling, with fewer calls.
+    # This is ops.contexts.compiling, written with fewer calls.
     in_dynamo, flags, in_program = torch.compiler.is_dynamo_compiling, torch.compiler, as_program
     counts, add = counting, count
 
@@ -186,9 +187,10 @@ def replacing(
 
 
 def host_function(owner: Any, attribute: str) -> Any:
-    """Return the function that a module or class has without the part that is being made.
+    """Return the function that a module or class has without the part that is being built.
 
-    Where another library has put back a wrapper of an earlier patch, this is the function that it replaces.
+    If another library has put back a wrapper of an earlier patch, return the function that the wrapper
+    replaces.
     """
     function = getattr(owner, attribute)
     while not building.get().on and (theirs := replaced(function)) is not None:
@@ -197,7 +199,7 @@ def host_function(owner: Any, attribute: str) -> Any:
 
 
 def is_own(function: Any) -> bool:
-    """Return whether a function, and every function that it decorates, is a host's own.
+    """Return whether a function, and every function that it decorates, belongs to a host framework.
 
     A wrapper of onehop counts as the function that it replaces.
     """
@@ -228,12 +230,12 @@ def replacing_in(
     where: Callable[[], bool] | None = None,
     counted_as: str = "",
 ) -> list[Row]:
-    """The rows of a function that several modules have; one function replaces it in all of them.
+    """Return the rows that replace a function in several modules by one and the same function.
 
     TorchScript knows functions by their qualified names, so one function must not have two replacements.
 
     Args:
-        modules: The modules. Those whose attribute is not the function of the first get no row.
+        modules: The modules. A module gets no row if its attribute is not the first module's function.
         attribute: As in :func:`replacing`.
         body: As in :func:`replacing`.
         traced: As in :func:`replacing`.
@@ -251,10 +253,10 @@ _NOT_SEARCHED = frozenset({"onehop", "torch", "numpy", "scipy", "sympy", *sys.st
 
 
 def everywhere(rows: Iterable[Row]) -> list[Row]:
-    """Returns a row for every module and name that has the function of one of these rows.
+    """Returns a row for every module and name that refers to a function of these rows.
 
-    A script may import a function first, and patch afterwards. Other holders of the function, such as a
-    class or a default argument, keep it.
+    This covers scripts that import a function first and patch afterwards. Other references to the function,
+    such as in a class or a default argument, are not replaced.
     """
     of = {id(row.theirs): row for row in rows}
     # Modules may have imported functions of an earlier patch.
@@ -273,7 +275,7 @@ def everywhere(rows: Iterable[Row]) -> list[Row]:
 
 
 def stand_in(theirs: Function, ours: Function) -> Function:
-    """A function with the code of ``ours`` and the identity of ``theirs``.
+    """Return a function with the code of ``ours`` and the identity of ``theirs``.
 
     It keeps the name, the module, the signature and, through ``__wrapped__``, the source of ``theirs``, and
     looks up names in the module of ``theirs``. So TorchScript, which compiles source text, compiles
@@ -289,11 +291,11 @@ def stand_in(theirs: Function, ours: Function) -> Function:
 
 
 def share_overloads(theirs: Function, ours: Function) -> None:
-    """Gives ``ours`` the overloads that ``theirs`` was declared with by ``torch.jit._overload``.
+    """Gives ``ours`` the overloads that ``torch.jit._overload`` declared for ``theirs``.
 
-    TorchScript keeps overloads by the function's qualified name until the first compilation, and compiled
-    ones by the function object. Of two functions with one name, the one compiled second would find none. So
-    ``ours`` gets its own name, and a copy of the overloads.
+    TorchScript stores overloads under the function's qualified name until the first compilation, and compiled
+    overloads under the function object. If two functions had the same name, the one compiled second would
+    find none. So ``ours`` gets its own name and a copy of the overloads.
     """
     name = _jit_internal._qualified_name(theirs)
     declared = _jit_internal._get_fn_overloads(name)
@@ -311,7 +313,7 @@ def share_overloads(theirs: Function, ours: Function) -> None:
 def replaced(function: Any) -> Function | None:
     """Return the function that a wrapper of onehop replaces; None for any other function.
 
-    A function that decorates a wrapper is another function, although ``functools.wraps`` copies the
+    The result is also None for a function that decorates a wrapper, although ``functools.wraps`` copies the
     wrapper's attributes to it.
     """
     theirs: Function | None = getattr(function, "onehop_theirs", None)

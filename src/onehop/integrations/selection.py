@@ -1,4 +1,4 @@
-"""The selection of a patch: the frameworks and layers that ``only`` names, and what may run them."""
+"""The selection of a patch: the frameworks and layers that ``only`` names."""
 
 import importlib
 import importlib.util
@@ -14,20 +14,20 @@ from onehop.loading import imported
 from onehop.machines.base import Machine
 
 _frameworks: dict[str, Framework] = {}
-"""The frameworks that were ever patched in this process, by name."""
+"""The frameworks that have been patched in this process, by name."""
 
 
 def select(only: str | Iterable[str] | None) -> Selection:
-    """The frameworks and layers that ``patch(only=...)`` names.
+    """Return the frameworks and layers that ``patch(only=...)`` names.
 
     Args:
-        only: "pyg", "dgl", "torch", or names of layer classes. If neither "pyg" nor "dgl" is named: PyG if it
-            is installed, and DGL if it has been imported. Torch's functions are included if "torch" is named
-            or ``only`` is None.
+        only: "pyg", "dgl", "torch", or names of layer classes. If neither "pyg" nor "dgl" is named, PyG is
+            selected if it is installed, and DGL if it has been imported. Torch's functions are included if
+            "torch" is named or ``only`` is None.
 
     Raises:
         ArgumentError: A layer has no fast path in these frameworks.
-        ConfigurationError: There is no framework, or a named one cannot be used.
+        ConfigurationError: No framework is available, or a named one cannot be used.
     """
     names = frozenset([only] if isinstance(only, str) else () if only is None else only)
     torch = (_framework(TORCH),) if only is None or TORCH in names else ()
@@ -48,7 +48,8 @@ def select(only: str | Iterable[str] | None) -> Selection:
 
 def _present() -> list[str]:
     present = [PYG] if importlib.util.find_spec("torch_geometric") is not None else []
-    # DGL is not imported for this: that takes seconds, and its layers are not in use.
+    # DGL is not imported here: the import takes seconds, and a program that has not imported it has no layers
+    # of it.
     if imported("dgl") is not None:
         present.append(DGL)
     if not present:

@@ -1,4 +1,4 @@
-"""The state of the patch: what can be patched, what is chosen, and the session in force."""
+"""The state of the patch: the frameworks, the settings, and the session in force."""
 
 import os
 import threading
@@ -22,9 +22,9 @@ TUNE_MODES = ("auto", "never")
 class Settings:
     """The choices of a patch: the arguments of :func:`onehop.patch` with the same names.
 
-    None for ``sampler`` means that onehop draws neighbours where PyG has no pyg-lib, and what other loaders
-    draw where it has no torch-sparse either. ``backend`` names the machine that sums and means run on, or the
-    backend that everything runs on; empty means the first that takes the tensors.
+    None for ``sampler`` means that onehop draws neighbours if PyG has no pyg-lib, and draws for the other
+    loaders if PyG has no torch-sparse either. ``backend`` names the machine that sums and means run on, or
+    the backend that everything runs on; empty means the first backend that takes the tensors.
     """
 
     keep_memory: bool = False
@@ -39,11 +39,11 @@ class Settings:
 
 
 OFF = Settings()
-"""The settings without a patch."""
+"""The settings if no patch is in place."""
 
 
 def from_environment() -> Settings:
-    """The settings of a patch without arguments."""
+    """Return the settings of ``patch()`` without arguments, from the environment variables."""
     return Settings(
         keep_memory=config.keep_memory(),
         reuse=config.reuse(),
@@ -56,10 +56,10 @@ def from_environment() -> Settings:
 
 
 def settled(before: Settings, *, with_machine: bool = False, **choices: Any) -> Settings:
-    """The settings after a call of ``patch()``.
+    """Return the settings after a call of ``patch()``.
 
     Args:
-        before: The settings before.
+        before: The settings before the call.
         with_machine: Whether the patch has a machine. Then ``reuse`` and ``associate`` are off unless given,
             so that the machine runs every aggregation at the model's width.
         **choices: New values by name; None leaves a setting as it was.
@@ -94,10 +94,10 @@ class Framework(ABC):
 
     @abstractmethod
     def rows(self, settings: Settings) -> list[Row]:
-        """The rows of the patch table for these settings."""
+        """Return the rows of the patch table for these settings."""
 
     def install(self, settings: Settings) -> None:
-        """Installs the rows; has no effect if there are some already."""
+        """Installs the rows; has no effect if rows are installed already."""
         if not self._rows:
             with building.set(self.part):
                 self.add(self.rows(settings))
@@ -122,7 +122,7 @@ class Framework(ABC):
         return [row.name for row in self._rows]
 
     def silence(self, module: Any) -> str | None:
-        """Return why a layer of this framework never reached the patch; None if it is no such layer."""
+        """Return why a layer never reached the patch; None if the module is not a layer of this framework."""
         return None
 
 
@@ -141,21 +141,21 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A patch in place, or its absence.
+    """The state of one patch, or of having no patch.
 
     Attributes:
         selection: The frameworks and layers that are patched; None without a patch.
         settings: The choices of the patch.
-        runner: The machine's backend, which lives as long as something needs it; None without a machine.
+        runner: The backend of the simulated machine; None without a machine.
         labels: The names of layers on a simulated machine.
-        logged: The refusals in the log: the class and the sentence of each.
-        pyg: PyG is patched.
-        dgl: DGL is patched.
+        logged: The refusals that were logged, as pairs of (class name, sentence).
+        pyg: Whether PyG is patched.
+        dgl: Whether DGL is patched.
         layers: The names of the layer classes that are patched; None means all.
-        machine: The backend of the machine that runs sums and means; empty means none.
-        backend: The backend that runs everything; empty means the first that takes the tensors.
-        serves_functions: PyG's functions run ours: PyG is patched as a whole, and no machine or backend is
-            chosen.
+        machine: The name of the machine's backend, which runs sums and means; empty without a machine.
+        backend: The name of the backend that runs everything; empty means the first that takes the tensors.
+        serves_functions: Whether PyG's functions are replaced too: PyG is patched as a whole, and no machine
+            or backend is chosen.
     """
 
     selection: Selection | None = None
@@ -163,7 +163,7 @@ class Session:
     runner: MachineBackend | None = field(default=None, compare=False)
     labels: MutableMapping[Any, str] = field(default_factory=weakref.WeakKeyDictionary, compare=False)
     logged: set[tuple[str, str]] = field(default_factory=set, compare=False)
-    # Derived once.
+    # The attributes below are derived once, in __post_init__.
     pyg: bool = field(init=False)
     dgl: bool = field(init=False)
     layers: frozenset[str] | None = field(init=False)
@@ -200,7 +200,7 @@ def _renew_lock() -> None:
     lock = threading.RLock()
 
 
-# A thread that held it does not exist in a forked process.
+# In a forked process, the thread that held the lock does not exist.
 os.register_at_fork(after_in_child=_renew_lock)
 
 

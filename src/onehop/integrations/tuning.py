@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from onehop.tuner.result import TuningResult
     from onehop.tuner.search import Steps
 
-# A graph is tuned after this many calls at one width. Mini-batches, each a new graph, never are.
+# A graph is tuned after this many calls at one width. Mini-batches are never tuned, because each is a new
+# graph.
 SIGHTINGS = 5
-# Seconds for one width, forward and backward.
+# Seconds of tuning for one width, forward and backward.
 BUDGET_S = 3.0
-# Seconds that a call may wait, unless one measurement takes longer.
+# Seconds of tuning in one call, unless one measurement takes longer.
 SLICE_S = 0.05
 
 _Key = tuple[str, int, torch.dtype]
@@ -53,7 +54,7 @@ class _Stopwatch:
 
 
 class _Tuning:
-    """Tunes one graph at one width, in slices. It keeps the graph alive until then."""
+    """Tunes one graph at one width, in slices. It keeps the graph alive until the tuning has ended."""
 
     def __init__(self, graph: Graph, reduce: str, width: int, dtype: torch.dtype, backward: bool) -> None:
         from onehop.tuner.tuning import tuning_steps
@@ -132,17 +133,17 @@ _stopped: "weakref.WeakSet[Graph]" = weakref.WeakSet()
 def saw(graph: Graph, reduce: str, width: int, dtype: torch.dtype, backward: bool) -> None:
     """Counts a layer's aggregation; under "auto", runs a slice of the tuning in progress.
 
-    A graph is queued at its fifth aggregation at one width. Every later one, of any graph, runs a slice, so
-    that a graph that is never used again is not kept alive forever. Unfinished tuning waits while "auto" is
-    off: functions that :func:`onehop.autotune` decorates turn it off when they return. An error of tuning is
-    logged, and ends the tuning of its graph; the layer's call is not affected.
+    A graph is queued at its fifth aggregation at one width. Every later aggregation, of any graph, runs a
+    slice, so that a graph that is never used again is not kept alive forever. Unfinished tuning waits while
+    "auto" is off: functions that :func:`onehop.autotune` decorates turn it off when they return. An error of
+    tuning is logged, and ends the tuning of its graph; the layer's call is not affected.
     """
     if session.now.settings.tune != "auto" or graph.num_edges * width < thresholds.now.tuned_work:
         return
     if graph in _stopped:
         return
     try:
-        # Imported here, because it takes a megabyte and few programs tune under the patch.
+        # The import is here because it takes a megabyte of memory and few programs tune under the patch.
         from onehop.tuner.tuning import unsuitable
 
         counts = _seen.setdefault(graph, {})
@@ -180,7 +181,7 @@ def plan_text(
     device: torch.device = _CPU,
     heads: int = 1,
 ) -> str:
-    """The plan of a layer's forward pass and, if it was tuned, how it was chosen.
+    """Return the plan of a layer's forward pass in words and, if it was tuned, how it was chosen.
 
     Args:
         backend: The backend that runs it.

@@ -1,9 +1,10 @@
-"""The three dense products of a linear step, each as the libraries at hand compute it.
+"""The three dense products of a linear step, computed by the available libraries.
 
-A linear step needs x W^T + b, and in its backward pass g W and g^T x. Libraries differ in speed by processor
-and by shape: MKL, behind ``torch.mm``, takes AVX2 on processors that are not Intel's; oneDNN, in the same
-wheel of torch, generates code for what the processor has. All of them multiply and add in float32, and agree
-within rounding. Which one is used is measured (:mod:`onehop.tuner.products`).
+A linear step needs x W^T + b, and in its backward pass g W and g^T x. The speed of libraries depends on the
+processor and the shape: MKL, used by ``torch.mm``, uses only AVX2 on processors that are not from Intel;
+oneDNN, part of the same torch package, generates code for the processor's instruction set. All libraries
+multiply and add in float32, and agree up to rounding. The choice is made by measurement
+(:mod:`onehop.tuner.products`).
 """
 
 from collections.abc import Callable
@@ -17,18 +18,18 @@ from onehop import thresholds
 
 FORWARD, TO_INPUT, TO_WEIGHT = "forward", "gradient to the input", "gradient to the weight"
 KINDS = (FORWARD, TO_INPUT, TO_WEIGHT)
-"""The products: x W^T + b of [N, K] and [M, K]; g W of [N, M] and [M, K]; g^T x of [N, M] and [N, K]."""
+"""The products: x W^T + b for [N, K] and [M, K]; g W for [N, M] and [M, K]; g^T x for [N, M] and [N, K]."""
 
 TORCH, ONEDNN, BLOCKS = "torch", "oneDNN", "torch in blocks"
-"""Names of libraries: torch.mm; oneDNN, through torch; torch.bmm over blocks of rows, and a sum."""
+"""Names of libraries: torch.mm; oneDNN, called through torch; torch.bmm over blocks of rows, plus a sum."""
 
 Product = Callable[[Tensor, Tensor, Tensor | None], Tensor]
-"""A product of two operands, and what is added: [M] or [N, M], with FORWARD alone; None adds nothing."""
+"""A function of two operands and an addend, [M] or [N, M], only for FORWARD; None adds nothing."""
 
 
 @lru_cache(maxsize=len(KINDS))
 def libraries(kind: str) -> dict[str, Product]:
-    """The libraries that compute a product here, by name; torch's own comes first."""
+    """Return the libraries that can compute a product here, by name; torch's own comes first."""
     by_name: dict[str, Product] = {TORCH: _OF_TORCH[kind]}
     if kind == TO_WEIGHT:
         by_name[BLOCKS] = over_blocks
@@ -39,15 +40,15 @@ def libraries(kind: str) -> dict[str, Product]:
 
 
 def over_blocks(grad: Tensor, x: Tensor, added: Tensor | None = None) -> Tensor:
-    """[M, K]: g^T x, summed over blocks of rows.
+    """Compute g^T x, [M, K], as a sum over blocks of rows.
 
-    The product has few rows and few columns, and libraries divide those, so that neither caches nor threads
-    find enough to do. One product for each block, and the sum of those, are the same number of operations.
+    The result has few rows and columns, and libraries divide these among threads, so caches and threads are
+    not used well. One product for each block, plus their sum, is the same number of operations.
 
     Args:
         grad: [N, M].
         x: [N, K].
-        added: None.
+        added: Must be None.
     """
     rows = thresholds.now.product_block_rows
     blocks = grad.size(0) // rows
@@ -69,9 +70,9 @@ _OF_TORCH: dict[str, Product] = {
 
 
 def _onednn() -> tuple[Any, Any] | None:
-    """OneDNN's x W^T + b, and the same with a matrix added; None where torch has it not.
+    """Return oneDNN's x W^T + b, and the variant that adds a matrix; None if torch has no oneDNN.
 
-    It is what Inductor calls, under a private name of torch.
+    Inductor calls these functions too, under a private name of torch.
     """
     if not torch.backends.mkldnn.is_available():
         return None
@@ -98,18 +99,18 @@ def _of_onednn(kind: str, linear: Any, linear_and: Any) -> Product:
 
 
 def _over_rows(linear: Any, grad: Tensor, x: Tensor) -> Tensor:
-    """[M, K]: g^T x by oneDNN, which takes x as it is, and a copy of g^T of some rows at a time.
+    """Compute g^T x, [M, K], by oneDNN, from x and copies of g^T for some rows at a time.
 
     Args:
-        linear: OneDNN's x W^T + b.
+        linear: The x W^T + b of oneDNN.
         grad: [N, M].
         x: [N, K].
     """
-    # Some of a block's columns stay in the second cache while it is read column by column.
+    # Some of a block's columns stay in the L2 cache while the block is read column by column.
     length = (thresholds.now.product_block_rows + 1) // 2 * 2
-    # oneDNN generates code for every number of rows that it has not met, which takes as long as 3,000 rows of
-    # 64 columns, and keeps it. Mini-batches have another number in each step. Blocks of four sizes divide all
-    # of them, and torch multiplies what is left.
+    # oneDNN generates and caches code for every new number of rows, which takes as long as multiplying 3,000
+    # rows of 64 columns. Mini-batches have another number of rows in each step. So rows are divided into
+    # blocks of four sizes, and torch multiplies the remaining rows.
     least = max(length // 8, 1)
     blocks, begin, count = [], 0, grad.size(0)
     while count - begin >= least:
@@ -124,8 +125,8 @@ def _over_rows(linear: Any, grad: Tensor, x: Tensor) -> Tensor:
 
 
 def _transposed(rows: Tensor) -> Tensor:
-    """[M, N]: a copy of rows, [N, M]."""
-    # torch's copy of two dimensions the other way round is the fastest, and runs on one thread.
+    """Return the transpose of rows, [N, M], as a copy, [M, N]."""
+    # torch's transposing copy of a matrix is the fastest, but runs on one thread.
     if torch.get_num_threads() == 1:
         return rows.t().contiguous()
     pairs = rows.size(0) // 2

@@ -1,7 +1,7 @@
 """Sums through torch's sparse matrices (cuSPARSE on NVIDIA GPUs), with cached preparation.
 
-The matrix is kept with the graph, for each direction, device and dtype; its values are the products of the
-most recent weights and scales. The same tensors, unchanged, find it again.
+The matrix is cached with the graph, for each direction, device and dtype. Its values are the products of the
+most recent weights and scales, and are reused if these tensors are the same and unchanged.
 """
 
 import warnings
@@ -21,8 +21,8 @@ _MOST_NARROW = 2**31 - 1
 def applies(call: Aggregate) -> bool:
     """Return whether torch's sparse matrices can compute a sum.
 
-    A matrix has one number an edge, so weights of heads cannot be used; and it has the dtype of x and of the
-    result, so 16-bit features are possible only without weights and with a 16-bit result.
+    A matrix has one number per edge, so separate weights for heads are not possible. It must have the dtype
+    of x and of the result, so 16-bit features are possible only without weights and with a 16-bit result.
     """
     if call.x.dtype in (torch.float32, torch.float64):
         return call.weight is None or call.weight.dim() == 1
@@ -30,7 +30,7 @@ def applies(call: Aggregate) -> bool:
 
 
 def aggregate(graph: Graph, call: Aggregate) -> Tensor:
-    """[rows, F], of the dtype of x: the sum of a call, whose mean is left to a scale."""
+    """Compute the sum of a call, [rows, F], in the dtype of x; a mean's division must be in the scales."""
     x, transposed = call.x, call.transposed
     if graph.num_edges == 0 or x.size(1) == 0:
         return x.new_zeros(call.rows, x.size(1))
@@ -38,7 +38,7 @@ def aggregate(graph: Graph, call: Aggregate) -> Tensor:
     key = ("torch csr", transposed, x.device, x.dtype)
     entry = graph.derived.get(key)
     if entry is None or not entry.is_of(parts):
-        names = tuple(map(_named, parts))  # before they are read: a write meanwhile is one afterwards
+        names = tuple(map(_named, parts))  # before the tensors are read
         layout = _layout(graph, transposed, x.device)
         values = _values(layout, *parts, x.dtype)
         matrix = _matrix(layout, values, call.rows, x.size(0))
@@ -55,7 +55,7 @@ _Name = tuple["weakref.ref[Tensor]", int] | None
 
 @dataclass(frozen=True, slots=True)
 class _KeptMatrix:
-    """A matrix, and the identities of the tensors that its values were computed from."""
+    """A matrix, and the identities of the tensors from which its values were computed."""
 
     matrix: Tensor
     nbytes: int
@@ -82,7 +82,7 @@ def _named(part: Tensor | None) -> _Name:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Positions of the numbers of a matrix on a device, for one direction."""
+    """The positions of a matrix's numbers on a device, for one direction."""
 
     rowptr: Tensor
     col: Tensor
@@ -116,7 +116,7 @@ def _layout(graph: Graph, transposed: bool, device: torch.device) -> _Layout:
 def _values(
     layout: _Layout, weight: Tensor | None, src: Tensor | None, dst: Tensor | None, dtype: torch.dtype
 ) -> Tensor:
-    """[E], in the order of the layout: the products of weights and scales of both ends."""
+    """Return the products of weights and both ends' scales, in the order of the layout, [E]."""
     if weight is None:
         values = torch.ones(layout.col.size(0), dtype=accumulator(dtype), device=layout.device)
     else:
@@ -129,7 +129,7 @@ def _values(
 
 def _matrix(layout: _Layout, values: Tensor, rows: int, cols: int) -> Tensor:
     with warnings.catch_warnings():
-        # Torch warns once in a process that such matrices are in beta state.
+        # torch warns once in each process that sparse CSR matrices are in beta state.
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta state")
         return torch.sparse_csr_tensor(
             layout.rowptr, layout.col, values, (rows, cols), check_invariants=False, device=values.device

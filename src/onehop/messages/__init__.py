@@ -1,4 +1,4 @@
-"""Messages as programs over the rows of an edge: what they are, and how they are differentiated."""
+"""Messages as programs over the rows of an edge: their steps, and their differentiation."""
 
 from onehop.messages.adjoint import EXTREMA, backward_sweeps, forward_sweeps, ties_sweep
 from onehop.messages.program import (

@@ -1,10 +1,11 @@
-"""Sweeps of a program: forward, and its reverse.
+"""The sweeps that run a program forward and backward.
 
-Backward recomputes the message and runs its steps the other way. A sweep over the graph adds up what
-belongs to destinations and to all edges, and writes what belongs to each edge; one over the transposed graph
-adds up what belongs to sources: what the first one has written, where that is the same, or what it computes
-again. All are programs again, with the gradients of the destination's row, or of the edge's message, as more
-operands. The reverse of a sum over a row is a sum over a row: another sweep, before these.
+The backward pass recomputes the message and runs the derivatives of its steps in reverse order. A sweep over
+the graph adds up gradients of destinations and of tensors shared by all edges, and writes gradients of edges.
+A sweep over the transposed graph adds up gradients of sources, either from gradients that the first sweep has
+written for each edge, or by computing them again. All of these are programs too; the gradients of the
+destination's row, or of the edge's message, are further operands. The derivative of a sum over a row is a sum
+over a row, which needs another sweep before these.
 """
 
 import functools
@@ -24,14 +25,14 @@ _SINKS = {
 }
 
 EXTREMA = ("max", "min")
-"""Reductions whose gradient goes to the messages that reach them."""
+"""Reductions whose gradient goes only to the messages that equal the result."""
 
 
 @functools.lru_cache(maxsize=256)
 def forward_sweeps(program: Program, reductions: tuple[str, ...]) -> tuple[Sweep, ...]:
-    """The sweeps that reduce the messages of each row, the last one all of them at once.
+    """Return the sweeps that reduce the messages of each row; the last sweep does all reductions at once.
 
-    For "mean" and "squares" they are added up, or their squares are.
+    For "mean", the sweep adds up messages; for "squares", it adds up their squares.
     """
     count, message = len(program.operands), program.result
     steps = list(program.steps)
@@ -51,7 +52,7 @@ def forward_sweeps(program: Program, reductions: tuple[str, ...]) -> tuple[Sweep
 
 @functools.lru_cache(maxsize=256)
 def ties_sweep(program: Program, reductions: tuple[str, ...]) -> Sweep:
-    """The sweep that counts, for each row, the messages that reach each of its extrema."""
+    """Return the sweep that counts, for each row, the messages that equal each of its extrema."""
     reverse = _Reverse(program, (), reductions)
     results = [Result(Sink.ROW_SUM, value, 0, program.width, -1) for value in reverse.reaches]
     (sweep,) = reverse.line().cut({False: results})
@@ -62,14 +63,14 @@ def ties_sweep(program: Program, reductions: tuple[str, ...]) -> Sweep:
 def backward_sweeps(
     program: Program, wanted: tuple[bool, ...], reductions: tuple[str, ...]
 ) -> tuple[Sweep, ...]:
-    """The sweeps that give the gradients of the operands that are wanted, in order.
+    """Return the sweeps that compute the gradients of the operands that ``wanted`` selects, in order.
 
-    Where messages are kept, a gradient of sources that no operand of edges has is written for each edge too:
-    it takes no more memory than the messages, and nothing is computed again.
+    If messages are kept, a gradient of sources that no operand of edges has is also written for each edge:
+    this takes no more memory than the messages, and nothing is computed again.
 
-    A matrix that several steps multiply by has several results, to be added up. The gradients that they read
-    are, for "mean" and "squares", divided by the number of edges of each row, for "squares" also doubled;
-    for "max" and "min" they are divided by the number of ties.
+    If several steps multiply by the same matrix, the matrix has several results, which have to be added up.
+    The incoming gradients must be scaled before: for "mean" and "squares" divided by the number of edges of
+    each row, for "squares" also doubled; for "max" and "min" divided by the number of ties.
     """
     reverse = _Reverse(program, wanted, reductions)
     found: dict[bool, list[Result]] = {False: [], True: []}
@@ -101,7 +102,7 @@ def backward_sweeps(
 
 
 def _collected(operand: Operand, at: int, written: Input) -> Sweep:
-    """The sweep that adds up, for each source, the gradient that was written for each edge."""
+    """Return the sweep that adds up, for each source, the gradients that were written for its edges."""
     return Sweep(
         (Operand(End.EDGE, operand.width),),
         (written,),
@@ -112,16 +113,17 @@ def _collected(operand: Operand, at: int, written: Input) -> Sweep:
 
 
 class _Reverse:
-    """The steps of a program and those of its reverse.
+    """The steps of a program and of its derivative.
 
-    Operands: those of the program, then the tensors that :class:`.Input` numbers, then transposed matrices.
+    The operands are the program's operands, then the tensors that :class:`.Input` numbers, then transposed
+    matrices.
 
     Attributes:
-        steps: All of them, but for the program's own steps over rows, whose results are operands here.
-        gradient: For values, the value that is their gradient.
-        outer: For matrices, pairs of values whose outer product is their gradient.
-        tensors: The number of the first tensor that no operand and no step over rows has.
-        reaches: For every reduction that is an extremum, 1 where a message reaches it and 0 elsewhere.
+        steps: All steps except the program's own steps over rows, whose results are operands here.
+        gradient: For each value, the value that is its gradient.
+        outer: For each matrix, pairs of values whose outer products add up to its gradient.
+        tensors: The first tensor number that is not used by an operand or a step over rows.
+        reaches: For every extremum among the reductions, the value that is 1 if a message equals it, else 0.
     """
 
     def __init__(self, program: Program, wanted: tuple[bool, ...], reductions: tuple[str, ...]) -> None:
@@ -146,7 +148,7 @@ class _Reverse:
         self.outer: dict[int, list[tuple[int, int]]] = {}
         needs = [*wanted, *[False] * (len(self._operands) - len(wanted))]
         moved = list(range(own))
-        # Values of the program's steps here, each with the step as it is here.
+        # The numbers of the program's values here, each with its step in these numbers.
         steps: list[tuple[int, Step]] = []
         for step in program.steps:
             step = replace(step, inputs=tuple(moved[value] for value in step.inputs))
@@ -168,11 +170,11 @@ class _Reverse:
         self.tensors = self._first + sum(step.operation in OF_ROWS for step in self.steps)
 
     def line(self) -> Line:
-        """All steps, to be cut into sweeps."""
+        """Return all steps, to be divided into sweeps."""
         return Line(self._operands, self._inputs, self.steps, self._first)
 
     def _begin(self, message: int, reductions: tuple[str, ...], first: int) -> None:
-        """Gives the message its gradient: the operands from ``first`` on are those of the reductions."""
+        """Sets the gradient of the message; the operands from ``first`` on are the reductions' gradients."""
         total = -1
         for number, reduce in enumerate(reductions):
             pulled = first + number
@@ -186,7 +188,8 @@ class _Reverse:
         self.gradient[message] = total
 
     def _append(self, step: Step) -> int:
-        # A step of the program stays, even if it is there already: they are numbered alike.
+        # A step of the program is added even if an equal one exists, so that the numbers agree with the
+        # program's.
         self.steps.append(step)
         self._widths.append(step.width)
         self._known.setdefault(step, len(self._widths) - 1)
@@ -204,7 +207,7 @@ class _Reverse:
         self.gradient[value] = gradient if before is None else self._emit("add", before, gradient)
 
     def _go_back(self, step: Step, y: int, g: int) -> None:
-        """Adds what the gradient ``g`` of a step's result ``y`` makes of those of its inputs."""
+        """Adds what the gradient ``g`` of a step's result ``y`` contributes to its inputs' gradients."""
         a, *others = step.inputs
         b = others[0] if others else a
         p, q = step.numbers
@@ -229,7 +232,7 @@ class _Reverse:
         elif name == "divide":
             self._add(a, emit("divide", g, b))
             if needs[b]:
-                # In torch's order: the gradient of 0 divided by a tiny number is 0.
+                # The order is torch's, so that the gradient of 0 divided by a tiny number is 0.
                 self._add(b, emit("negate", emit("multiply", g, emit("divide", y, b))))
         elif name in ("spread", "collect"):
             other = "collect" if name == "spread" else "spread"

@@ -1,7 +1,7 @@
 """A message as a program over the rows of an edge.
 
-Values are numbered: the operands first, then the results of the steps. A value has, for every edge, a row of
-so many numbers. A program says nothing about a graph, a dtype or the number of edges.
+Values are numbered: first the operands, then the results of the steps. A value has a row of fixed width for
+every edge. A program does not depend on a graph, a dtype or the number of edges.
 """
 
 import enum
@@ -14,37 +14,37 @@ OPERATIONS = (
     "log", "sqrt", "clamp", "absolute_grad", "relu_grad", "leaky_relu_grad", "sigmoid_grad", "tanh_grad",
     "softplus_grad", "elu_grad", "clamp_grad", "equal",
 )  # fmt: skip
-"""What a step may do, as onehop::MessageOp in csrc/include/onehop/message.hpp says, and in its order."""
+"""The operations of steps, in the order of onehop::MessageOp in csrc/include/onehop/message.hpp."""
 
 OF_ROWS = ("row_sum", "row_max")
-"""Steps that reduce a value over the edges of each destination; every edge gets what its destination has."""
+"""Steps that reduce a value over the edges of each destination; every edge gets its destination's result."""
 
 APART = "detach"
-"""The step that gives the same numbers, through which no gradient passes."""
+"""The step that returns its input unchanged, but passes on no gradient."""
 
 WITHOUT_GRADIENT = (APART, "row_max", "largest")
-"""Steps through which no gradient passes: the largest is what softmax subtracts, which changes nothing."""
+"""Steps that pass on no gradient; a maximum only shifts the scores of a softmax, which changes nothing."""
 
 EDGES = "edges"
-"""The name, among those of reductions, of the messages themselves, one for each edge."""
+"""The name, among the reductions, for the messages themselves, one for each edge."""
 
 REDUCTIONS = ("sum", "mean", "squares", "max", "min", EDGES)
-"""What messages are reduced by; "squares" is the mean of their squares, "edges" leaves them as they are."""
+"""The reductions of messages; "squares" is the mean of their squares, "edges" does not reduce them."""
 
 
 class End(enum.Enum):
-    """The origin of an edge's row of an operand."""
+    """The origin of the row that an operand has for an edge."""
 
     SOURCE = "j"
-    """From the node that sends."""
+    """The row comes from the sending node."""
     TARGET = "i"
-    """From the node that receives."""
+    """The row comes from the receiving node."""
     EDGE = "e"
-    """From the edge itself."""
+    """The row comes from the edge itself."""
     FIXED = "fixed"
-    """The same row for all edges."""
+    """The row is the same for all edges."""
     MATRIX = "matrix"
-    """No row: a matrix that rows are multiplied by."""
+    """The operand is not a row but a matrix, which multiplies rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ class Operand:
     """One operand.
 
     Attributes:
-        end: Where its rows come from.
-        width: Numbers of a row; of a matrix, all its numbers.
+        end: The origin of its rows.
+        width: The number of entries of a row, or of the whole matrix.
     """
 
     end: End
@@ -66,9 +66,9 @@ class Step:
 
     Attributes:
         operation: One of :data:`OPERATIONS` or :data:`OF_ROWS`, or :data:`APART`.
-        inputs: The values that it takes; a matrix comes second.
-        width: Numbers of a row of its result.
-        numbers: p and q of the operation; 0 where it has none.
+        inputs: The numbers of its input values; a matrix comes second.
+        width: The number of entries of a row of its result.
+        numbers: The constants p and q of the operation; 0 if it has none.
     """
 
     operation: str
@@ -79,12 +79,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A message.
+    """The program of a message.
 
     Attributes:
-        operands: What it reads.
-        steps: What it does.
-        result: The value that is the message.
+        operands: The operands that it reads.
+        steps: The steps, in order.
+        result: The number of the value that is the message.
     """
 
     operands: tuple[Operand, ...]
@@ -92,23 +92,23 @@ class Program:
     result: int
 
     def width_of(self, value: int) -> int:
-        """Numbers of a row of a value."""
+        """Return the number of entries of a row of a value."""
         count = len(self.operands)
         return self.operands[value].width if value < count else self.steps[value - count].width
 
     @property
     def width(self) -> int:
-        """Numbers of a message."""
+        """The number of entries of a message."""
         return self.width_of(self.result)
 
     @property
     def of_rows(self) -> tuple[int, ...]:
-        """The values that are reductions over the edges of a destination."""
+        """The numbers of the values that are reductions over the edges of a destination."""
         count = len(self.operands)
         return tuple(count + number for number, s in enumerate(self.steps) if s.operation in OF_ROWS)
 
     def text(self, names: Sequence[str]) -> str:
-        """The program, one value a line, the operands by these names."""
+        """Return the program as text, with one value per line and these names of the operands."""
         names = list(names)
         lines = []
         for name, operand in zip(names, self.operands, strict=True):

@@ -1,7 +1,7 @@
-"""Sweeps over the edges, and the cutting of steps into sweeps.
+"""Sweeps over the edges, and the division of steps into sweeps.
 
-A step that needs what another has reduced over a whole row waits for a later sweep. Each sweep computes again
-what it needs of the steps before, so that nothing is kept for edges.
+A step that needs a reduction over a whole row runs in a later sweep than the reduction. Each sweep recomputes
+the earlier steps that it needs, so that nothing is stored for edges.
 """
 
 import enum
@@ -12,20 +12,20 @@ from onehop.messages.program import APART, OF_ROWS, End, Operand, Step
 
 
 class Sink(enum.Enum):
-    """Destination of a value; the numbers are those of onehop::Sink in csrc/include/onehop/message.hpp."""
+    """The use of a value; the numbers are those of onehop::Sink in csrc/include/onehop/message.hpp."""
 
     ROW_SUM = 0
-    """It is added up over each row of the graph."""
+    """The value is added up over each row of the graph."""
     EDGE = 1
-    """It is written for each edge."""
+    """The value is written for each edge."""
     TOTAL = 2
-    """It is added up over all edges."""
+    """The value is added up over all edges."""
     OUTER = 3
-    """Its products with each number of another value are added up over all edges."""
+    """The outer products with another value are added up over all edges."""
     ROW_MAX = 4
-    """The largest over each row of the graph is taken; NaN wins."""
+    """The maximum over each row of the graph is taken; NaN wins."""
     ROW_MIN = 5
-    """Likewise, the smallest."""
+    """The minimum over each row of the graph is taken; NaN wins."""
 
 
 _SINKS = {"row_sum": Sink.ROW_SUM, "row_max": Sink.ROW_MAX}
@@ -36,12 +36,12 @@ class Result:
     """A result of a sweep.
 
     Attributes:
-        sink: What becomes of the value.
-        value: The value.
+        sink: How the value is used.
+        value: The number of the value.
         other: The second value of an outer product; 0 otherwise.
-        width: Numbers of the result for a row, an edge, or for all.
-        of: Of a step over rows, the number that its tensor gets; of a gradient, the operand of the program;
-            of a reduction of messages, -1.
+        width: The number of entries of the result, for each row, for each edge, or in total.
+        of: For a step over rows, the number that its tensor gets; for a gradient, the operand of the program;
+            for a reduction of messages, -1.
     """
 
     sink: Sink
@@ -53,14 +53,14 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """The tensor behind an operand of a sweep.
+    """The tensor that an operand of a sweep reads.
 
     Attributes:
-        at: Its number. The operands of the program come first; then the results of its steps over rows; in a
-            backward pass, the gradients of its reductions, and their largest and smallest messages; at last
-            the results of the backward pass's own steps over rows.
-        turned: Whether it is the transposed matrix.
-        gradient: Whether it is not this tensor but its gradient, which an earlier sweep has written.
+        at: The tensor's number. The operands of the program come first; then the results of its steps over
+            rows; in a backward pass, the gradients of its reductions, and the maximal and minimal messages;
+            last, the results of the backward pass's own steps over rows.
+        turned: Whether the operand is the transposed matrix.
+        gradient: Whether the operand is the tensor's gradient, which an earlier sweep has written.
     """
 
     at: int
@@ -70,13 +70,13 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """A run over all edges.
+    """One pass over all edges.
 
     Attributes:
-        operands: What it reads.
-        inputs: The tensors behind these.
-        steps: What it does.
-        results: What comes out.
+        operands: The operands that it reads.
+        inputs: The tensors of the operands.
+        steps: The steps, in order.
+        results: The results.
         transposed: Whether rows are sources.
     """
 
@@ -88,11 +88,11 @@ class Sweep:
 
 
 class Line:
-    """Steps one after another, steps over rows among them, to be cut into sweeps.
+    """A sequence of steps, including steps over rows, that can be divided into sweeps.
 
     Args:
-        operands: What they read.
-        inputs: The tensors behind these.
+        operands: The operands that the steps read.
+        inputs: The tensors of the operands.
         steps: The steps.
         first: The number that the tensor of the first step over rows gets.
     """
@@ -105,7 +105,7 @@ class Line:
         self._steps = tuple(steps)
         own = len(self._operands)
         self._own = own
-        # Of steps over rows, the number of the tensor; of values, the sweep that can compute them.
+        # For steps over rows, the number of the tensor; for values, the first sweep that can compute them.
         self._tensors: dict[int, int] = {}
         self._level = [0] * own
         for number, step in enumerate(self._steps):
@@ -115,7 +115,7 @@ class Line:
             self._level.append(max(self._level[value] for value in step.inputs) + of_rows)
 
     def cut(self, results: dict[bool, list[Result]]) -> tuple[Sweep, ...]:
-        """The sweeps that give these results, in order; keys say whether rows are sources."""
+        """Return the sweeps that compute these results, in order; the keys are whether rows are sources."""
         finals = [self._sweep(found, transposed) for transposed, found in results.items() if found]
         wanted = {value for found in results.values() for result in found for value in _values_of(result)}
         used = self._used(wanted, through_rows=True)
@@ -136,7 +136,7 @@ class Line:
         return used
 
     def _sweep(self, results: list[Result], transposed: bool) -> Sweep:
-        """The sweep without what no result needs; what earlier ones reduced over rows are operands."""
+        """Return a sweep with only the needed steps; earlier reductions over rows become operands."""
         same = self._same()
         used = self._used({same[v] for result in results for v in _values_of(result)}, through_rows=False)
         kept = [v for v in sorted(used) if same[v] == v]
@@ -162,7 +162,7 @@ class Line:
         )
 
     def _same(self) -> list[int]:
-        """For every value, the one that it is a detached copy of, or itself."""
+        """Return, for every value, the value of which it is a detached copy, or itself."""
         same = list(range(self._own))
         for number, step in enumerate(self._steps):
             same.append(same[step.inputs[0]] if step.operation == APART else self._own + number)

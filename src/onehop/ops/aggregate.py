@@ -1,8 +1,8 @@
 """Neighbour aggregation: sum, mean, max and min over the sources of every destination.
 
-``onehop::aggregate`` is the linear reductions. ``mean`` divides every message by the number of edges of its
-destination, so the transposed operator with the same flag is its derivative: there the division goes by the
-columns. Max and min are :mod:`onehop.ops.extremum`.
+``onehop::aggregate`` computes the linear reductions. ``mean`` divides every message by the number of edges of
+its destination. So its derivative is the transposed operator with the same flag, which divides by the degrees
+of the columns. Max and min are in :mod:`onehop.ops.extremum`.
 """
 
 import os
@@ -32,13 +32,13 @@ from onehop.ops.signals import on_signals
 
 REDUCTIONS = ("sum", "mean", "max", "min")
 
-# Features of these dtypes are added up in their own.
+# Features of these dtypes are added up in the same dtype.
 _PLAIN = (torch.float32, torch.float64)
 _MATRIX = 2
 
 
 Stored = str | os.PathLike[str] | np.memmap | streaming.RawMatrix
-"""A matrix in a .npy file: its path, or all of it memory-mapped; or in a raw file."""
+"""A matrix in a .npy file, as a path or as a memory-mapped array of the whole file, or in a raw file."""
 
 
 @overload
@@ -92,16 +92,16 @@ def aggregate(
     out: str | os.PathLike[str] | None = None,
     memory: int | None = None,
 ) -> Tensor | Path | Array:
-    """Reduces, for every destination, the rows of its sources.
+    """Reduce, for every destination, the rows of its sources.
 
     ``out[i] = dst_scale[i] * reduce over edges e = (j -> i) of weight[e] * src_scale[j] * x[j]``
 
-    With heads, each head's columns have weights of their own: ``weight[e, h] * src_scale[j] * x[j, h, :]``.
-    With ``node_dim``, any number of signals share the graph, its weights and its scales, and edges are read
-    once for all of them.
+    With heads, each head's columns have their own weights: ``weight[e, h] * src_scale[j] * x[j, h, :]``. With
+    ``node_dim``, any number of signals share the graph, its weights and its scales, and edges are read once
+    for all signals.
 
-    Nothing of size edges times width is made, forward or backward. Sums of one plan are added in one order,
-    whatever the number of threads. 16-bit features are added up in float32.
+    No tensor of size edges times width is made, forward or backward. For one plan, the order of a sum does
+    not depend on the number of threads. 16-bit features are added up in float32.
 
     Args:
         graph: The graph; or a sparse matrix of SciPy, [num_dst, num_src], whose entries are edges from
@@ -111,43 +111,43 @@ def aggregate(
             bfloat16 or float16. Differentiable.
         weight: [E], in the caller's edge order; or [E, H] for x of shape [num_src, H, D] or, for signals,
             [..., num_src, H, D]; None means 1. Differentiable.
-        reduce: "sum" (or "add", as PyG spells it), "mean" (the sum divided by the number of edges, not by
-            the weights), "max" or "min". Destinations without edges get 0. NaN wins over every number. Where
-            edges tie for the extremum the gradient is split evenly among them, as PyTorch's
-            ``scatter_reduce`` does.
-        src_scale: [num_src]; None means 1. With ``dst_scale`` it makes GCN's normalisation without an array
-            of edge weights. Differentiable.
+        reduce: "sum" (or "add", as in PyG), "mean" (the sum divided by the number of edges, not by the
+            weights), "max" or "min". Destinations without edges get 0. NaN wins over every number. If edges
+            tie for an extremum, the gradient is split evenly among them, as in PyTorch's ``scatter_reduce``.
+        src_scale: [num_src]; None means 1. Together with ``dst_scale``, it gives GCN's normalisation without
+            an array of edge weights. Differentiable.
         dst_scale: [num_dst]; None means 1. Multiplies the reduced rows. Differentiable.
-        multiply: What the weight w does to the row m = src_scale[j] * x[j]: "mul" w * m, "add" m + w, "sub"
-            m - w, "copy" m (the weight is ignored), "sigmoid" sigmoid(w) * m. With ``reduce`` it makes the
-            semirings of FusedMM: ("add", "min") finds shortest paths, ("mul", "max") most reliable ones.
-        node_dim: The dimension of ``x`` in which the nodes are, counted from the end if negative, as PyG
-            calls it. Dimensions in front of it are signals on the same graph: with -2, x is
-            [..., num_src, F], and the result [..., num_dst, F]. Dimensions behind it belong to a row.
-        backend: Name of the backend; None means the best that can (``onehop info`` lists them).
-        out: Where to write the result, for what does not fit into memory: then ``graph`` is one that
-            ``Graph.open`` opened, and ``x`` [num_src, F] and ``weight`` [E] are .npy files, as paths or
-            memory-mapped, or a :class:`onehop.RawMatrix`. The features are float16, float32, float64, or raw
-            bfloat16, and 16-bit ones are added up in float32; weight and scales are float32, or float64 with
-            features of that. Tiles are read, reduced and written; the result appears when it
-            is complete. It has the same bits as a result in memory, except for sums of more than 1,024 edges,
-            which may be added up in other pieces. An interrupted run resumes where it stopped when it is
-            called again with the same arguments, which are compared by their contents. One run at a time
-            writes a result; another is refused. Scales are tensors. No gradients.
-        memory: With ``out``, the bytes that it may take; None means six tenths of what
-            this process may still take.
+        multiply: How the weight w and the row m = src_scale[j] * x[j] are combined: "mul" w * m, "add" m + w,
+            "sub" m - w, "copy" m (the weight is ignored), "sigmoid" sigmoid(w) * m. Together with ``reduce``,
+            it gives the semirings of FusedMM: ("add", "min") finds shortest paths, ("mul", "max") most
+            reliable paths.
+        node_dim: The dimension of ``x`` that indexes the nodes, as in PyG; negative values count from the
+            end. Earlier dimensions are signals on the same graph: with -2, x is [..., num_src, F], and the
+            result [..., num_dst, F]. Later dimensions belong to a row.
+        backend: Name of the backend; None means the best available one (``onehop info`` lists them).
+        out: The file for the result, if data do not fit into memory. Then ``graph`` must come from
+            ``Graph.open``, and ``x`` [num_src, F] and ``weight`` [E] are .npy files, given as paths or
+            memory-mapped arrays, or a :class:`onehop.RawMatrix`. The features are float16, float32, float64,
+            or raw bfloat16; 16-bit features are added up in float32. Weight and scales are float32, or
+            float64 if the features are. Scales are tensors. Tiles are read, reduced and written; the result
+            file appears when it is complete. It has the same bits as a result in memory, except for sums of
+            more than 1,024 edges, which may be added up in other pieces. An interrupted run resumes if it is
+            called again with the same arguments, which are compared by their contents. Only one run at a time
+            can write a result. There are no gradients.
+        memory: With ``out``, the maximal number of bytes to use; None means six tenths of the memory that
+            this process may still use.
 
     Returns:
         [num_dst, F] or [num_dst, ...], of the promoted dtype of x, weight and scales; for signals a view
-        [..., num_dst, F], which is not contiguous; with ``out`` its path. Of bfloat16, which .npy files do
-        not have, it is float32. The file is in Fortran order if that of ``x`` is, or if its columns did not
-        fit at once.
+        [..., num_dst, F], which is not contiguous; with ``out``, the path of the file. The file is float32
+        for bfloat16 features, because .npy files have no bfloat16. It is in Fortran order if the file of
+        ``x`` is, or if not all columns fit into memory at once.
 
     Raises:
         ArgumentError: A shape, dtype or device does not fit, ``reduce`` or ``multiply`` is unknown, or ``x``
             has no dimension ``node_dim``.
         BackendError: No backend runs on such tensors.
-        FileFormatError: A file is truncated or holds something else.
+        FileFormatError: A file is truncated or has other contents.
         FileNotFoundError: There is no such file.
         StorageError: The result cannot be written, or another run is writing it.
 
@@ -189,9 +189,9 @@ def aggregate(
             backend=backend,
         )
         return on_signals(graph, of_rows, x, weight, node_dim)
-    features: Any = x  # the checks say what else it may be
+    features: Any = x  # the checks below exclude other types
     factor: Any = weight
-    # Nearly all features pass this test, and the call of the check would show on small graphs.
+    # Nearly all features pass this test; on small graphs, calling the check would take noticeable time.
     if not (
         isinstance(x, Tensor)
         and x.dtype in _PLAIN
@@ -227,7 +227,7 @@ def _to_file(
     memory: int | None,
     rest: tuple[Tensor | None, Tensor | None, str, int, str | None],
 ) -> Path:
-    """Checks the arguments that ``out`` needs, and streams."""
+    """Checks the arguments that ``out`` needs, and runs the streamed aggregation."""
     if not isinstance(graph, StoredGraph):
         raise ArgumentError(
             f"graph: with out, expected a graph on disk, got {type(graph).__name__}; graph.save(folder) "
@@ -257,13 +257,14 @@ def reduce_rows(
     backend: str = "",
     widen: bool = False,
 ) -> Tensor:
-    """Runs :func:`aggregate` on operands that were checked: shapes, devices and names fit.
+    """Runs :func:`aggregate` on operands whose shapes, devices and names were checked.
 
     ``widen`` leaves the result of 16-bit features in float32.
     """
     if weight is not None or src_scale is not None or dst_scale is not None:
         dtype = x.dtype
-        # Most calls have nothing to convert, and the call of the conversion would show on small graphs.
+        # Most calls have nothing to convert; on small graphs, calling the conversion would take noticeable
+        # time.
         if not (
             dtype in _PLAIN
             and (weight is None or weight.dtype is dtype)
@@ -307,14 +308,14 @@ def reduce_rows(
 
 
 def _sum_of_terms(call: Aggregate, term: Tensor) -> Tensor:
-    """Computes the contribution of per-edge terms to sums, which is the same in each column of a head.
+    """Computes the contribution of per-edge terms to sums; it is the same in all columns of a head.
 
     Args:
         call: The sum without the terms.
         term: [E] or [E, H], of the accumulator's dtype.
 
     Returns:
-        [num_dst, F], or [num_dst, 1] where all columns are the same.
+        [num_dst, F], or [num_dst, 1] if all columns are equal.
     """
     heads = term.size(1) if term.dim() == 2 else 1
     ones = torch.ones(call.x.size(0), heads, dtype=term.dtype, device=term.device)
@@ -334,7 +335,7 @@ class _Aggregate(Operator[Aggregate]):
     def saved(
         self, call: Aggregate, results: Any, needs: tuple[str, ...]
     ) -> tuple[Aggregate, tuple[Tensor, ...]]:
-        # The gradient to x does not need x, which saves its memory in most layers.
+        # The gradient to x does not need x, so it is not saved; this saves memory in most layers.
         return call._replace(x=None) if needs == ("x",) else call, ()  # type: ignore[arg-type]
 
     def gradients(self, context: Context[Aggregate], *grads: Tensor | None) -> AggregateGradients:
@@ -342,10 +343,11 @@ class _Aggregate(Operator[Aggregate]):
         assert grad is not None
         grad_x = grad_weight = grad_src = grad_dst = None
         if "x" in needs or "src_scale" in needs:
-            # Without the outer scale if that needs a gradient too: both gradients need this product.
+            # If the outer scale needs a gradient too, it is not applied here, because both gradients need
+            # this product.
             outer = None if "src_scale" in needs else call.src_scale
             sources = context.shapes["x"][0] if "x" in context.shapes else call.x.size(0)
-            # The derivative: over reversed edges, with the scales exchanged.
+            # The derivative is the aggregation over reversed edges, with the scales exchanged.
             turned = call._replace(
                 x=grad,
                 src_scale=call.dst_scale,
@@ -370,7 +372,7 @@ class _Aggregate(Operator[Aggregate]):
 
 
 def _weight_gradient(call: Aggregate, grad: Tensor, weight: Tensor) -> Tensor:
-    """Return the gradient of the weight: a dot product for each edge and head."""
+    """Return the gradient of the weight, a dot product for each edge and head."""
     rows = grad if call.dst_scale is None else grad * call.dst_scale.unsqueeze(-1)
     cols = call.x if call.src_scale is None else call.x * call.src_scale.unsqueeze(-1)
     dst, src = (cols, rows) if call.transposed else (rows, cols)

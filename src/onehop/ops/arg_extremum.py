@@ -1,7 +1,7 @@
-"""Max and min whose gradient goes to one edge for each destination and column, as DGL has it.
+"""Max and min whose gradient goes to one edge for each destination and column, as in DGL.
 
-:func:`onehop.extremum` is the function of both kinds, with all checks. What is kept for the backward pass
-is the winner of each entry, 32 bits each.
+:func:`onehop.extremum` is the public function for both kinds of gradients, with all checks. For the backward
+pass, the winner of each entry is kept, in 32 bits.
 """
 
 from typing import Any
@@ -15,7 +15,7 @@ from onehop.graph import Graph, by_number
 from onehop.ops.gradients import GradientOperator
 from onehop.ops.library import Context, Operator, run
 
-# Places of edges are kept in 32 bits.
+# The positions of edges are kept in 32 bits.
 MOST_EDGES = 2**31 - 1
 _DTYPES = (torch.float32, torch.float64)
 
@@ -28,22 +28,21 @@ def arg_extremum(
     last: bool = False,
     backend: str = "",
 ) -> tuple[Tensor, Tensor]:
-    """Takes the max or min over each destination's edges, passing over NaN; operands were checked.
+    """Takes the max or min over each destination's edges and skips NaN; the operands were checked.
 
     Args:
-        graph: Of :data:`MOST_EDGES` edges at most.
+        graph: The graph, of at most :data:`MOST_EDGES` edges.
         x: [num_src, F], or [num_src, H, D], float32 or float64.
         weight: [E], or [E, H] for x with heads, of the same dtype; None means 1.
         reduce: "max" or "min".
-        last: Which of the edges that tie wins: the one with the highest number, or the one with the lowest.
-            With the lowest a message must also be larger than minus infinity (for min, smaller than
-            infinity).
-        backend: Name of the backend; empty means the best that can.
+        last: Whether the tied edge with the highest number wins, instead of the lowest. If the lowest wins, a
+            message must also be larger than minus infinity (for min, smaller than infinity).
+        backend: Name of the backend; empty means the best available one.
 
     Returns:
-        The extrema, [num_dst, F] or [num_dst, H, D]: minus infinity (plus, for min) where nothing wins. The
-        gradient to such an entry goes nowhere. And the place of each one's edge in the graph's order, int32,
-        of the same shape; -1 where nothing wins.
+        The extrema, [num_dst, F] or [num_dst, H, D], and the position of each winning edge in the graph's
+        order, int32, of the same shape. If no edge wins, the extremum is minus infinity (plus infinity for
+        min) and has no gradient, and the position is -1.
     """
     flat = x.reshape(x.size(0), -1) if x.numel() else x.reshape(x.size(0), x.shape[1:].numel())
     call = ArgExtremum(
@@ -105,7 +104,7 @@ class _ArgExtremumGrad(GradientOperator[ArgExtremumGrad]):
 
 
 def _differentiable_gradients(call: ArgExtremum, grad: Tensor, winner: Tensor) -> ArgExtremumGradients:
-    """The gradients by operations that torch differentiates once more; second derivatives are rare."""
+    """Compute the gradients by differentiable torch operations; second derivatives are rare."""
     x, weight = call.x, call.weight
     csr = by_number(call.graph).on(x.device)
     if not csr.edges:

@@ -35,14 +35,14 @@ def gat(
     edge_score: Tensor | None = None,
     **options: Unpack[AttentionOptions],
 ) -> Any:
-    """Graph attention: scores are sums of numbers of the nodes (Velickovic et al., 2018).
+    """Graph attention with scores that are sums of numbers of both nodes (Velickovic et al., 2018).
 
     ``score[e] = leaky_relu(score_src[j] + score_dst[i] + edge_score[e])`` for each edge e = (j -> i) and
     head, ``weight`` is its softmax over the edges of i, and ``out[i] = sum over e of weight[e] * x[j]``.
 
-    Nothing of size edges times width is made, forward or backward. Destinations without edges get 0. A
-    score of -inf has weight 0; where all are -inf, or one is NaN or inf, the row is NaN, as with torch's own
-    softmax. Second derivatives take a row for each edge.
+    No tensor of size edges times width is made, forward or backward. Destinations without edges get 0. A
+    score of -inf has weight 0; if all scores are -inf, or one is NaN or inf, the row is NaN, as with torch's
+    softmax. Second derivatives need memory for a row for each edge.
 
     Args:
         graph: The graph.
@@ -87,13 +87,13 @@ def gatv2(
     edge: Edge | None = None,
     **options: Unpack[AttentionOptions],
 ) -> Any:
-    """Graph attention whose scores look at both ends together (Brody et al., 2022).
+    """Graph attention whose scores depend on both ends jointly (Brody et al., 2022).
 
     ``score[e] = att . leaky_relu(x_src[j] + x_dst[i] + edge[e])`` for every edge e = (j -> i) and head,
     ``weight`` is its softmax over the edges of i, and ``out[i] = sum over e of weight[e] * x_src[j]``.
 
-    What :func:`gat` says of memory, rows without edges, infinite scores and second derivatives holds here
-    too; but the gradient of an ``edge`` of shape [E, H, D] has that size itself.
+    Memory, rows without edges, infinite scores and second derivatives are as in :func:`gat`, but the gradient
+    of an ``edge`` of shape [E, H, D] has that size itself.
 
     Args:
         graph: The graph.
@@ -101,9 +101,9 @@ def gatv2(
         x_dst: [num_dst, H, D]. Differentiable.
         att: [H, D]. Differentiable.
         negative_slope: Slope of the leaky relu.
-        dropout: As in :func:`gat`.
-        edge: Features of the edges, in the caller's edge order: [E, H, D], or the pair of features [E, K] and
-            weight [H * D, K], whose product is taken edge by edge inside the kernel. None means 0.
+        dropout: See :func:`gat`.
+        edge: Features of the edges, in the caller's edge order: [E, H, D], or a pair of features [E, K] and
+            weight [H * D, K], whose product is computed edge by edge inside the kernel. None means 0.
             Differentiable.
         **options: See :class:`AttentionOptions`.
 
@@ -139,23 +139,23 @@ def attention(
     edge: Edge | None = None,
     **options: Unpack[AttentionOptions],
 ) -> Any:
-    """Dot-product attention over a graph's edges, as graph transformers have it (Shi et al., 2021).
+    """Dot-product attention over a graph's edges, as in graph transformers (Shi et al., 2021).
 
     ``score[e] = scale * query[i] . (key[j] + edge[e])`` for every edge e = (j -> i) and head, ``weight``
     is its softmax over the edges of i, and ``out[i] = sum over e of weight[e] * (value[j] + edge[e])``.
     Weights are returned before dropout and mask, as PyG's TransformerConv returns them.
 
-    What :func:`gat` says of memory, rows without edges, infinite scores and second derivatives holds here
-    too; but the gradient of an ``edge`` of shape [E, H, D] has that size itself.
+    Memory, rows without edges, infinite scores and second derivatives are as in :func:`gat`, but the gradient
+    of an ``edge`` of shape [E, H, D] has that size itself.
 
     Args:
         graph: The graph.
         query: [num_dst, H, D], float32, float64, bfloat16 or float16. Differentiable.
         key: [num_src, H, D]. Differentiable.
-        value: [num_src, H, V]; V must be D where there are edge features. Differentiable.
+        value: [num_src, H, V]; V must be D if there are edge features. Differentiable.
         scale: None means 1 / sqrt(D).
-        dropout: As in :func:`gat`.
-        edge: As in :func:`gatv2`.
+        dropout: See :func:`gat`.
+        edge: See :func:`gatv2`.
         **options: See :class:`AttentionOptions`.
 
     Returns:
@@ -187,7 +187,7 @@ def _attend(
     dropout: float,
     options: AttentionOptions,
 ) -> Any:
-    """Checks the arguments of an operator, converts its operands to common dtypes and calls it.
+    """Check the arguments of an operator, convert its operands to common dtypes and call it.
 
     Raises:
         ArgumentError: An argument cannot be used.
@@ -275,7 +275,7 @@ class _Attention(Operator[Attention]):
         call, (grad, _, grad_weights) = context.call, grads
         needs = [name in context.needs for name in _OPERANDS]
         if grad is None:
-            # The weights depend on the values in gatv2 alone, where they are the keys too.
+            # The weights depend on the values only in gatv2, where the values are also the keys.
             needs[0] = needs[0] and call.key is None and call.rule != "gat"
         if torch.is_grad_enabled():
             names = [name for name, want in zip(_OPERANDS, needs, strict=True) if want]

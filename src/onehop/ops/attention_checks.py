@@ -1,4 +1,4 @@
-"""Options of gat, gatv2 and attention, and checks of what they are given."""
+"""Options of gat, gatv2 and attention, and checks of their arguments."""
 
 import operator
 from collections.abc import Mapping, Sequence
@@ -19,14 +19,14 @@ class AttentionOptions(TypedDict, total=False):
     """Keyword arguments of :func:`gat`, :func:`gatv2` and :func:`attention`.
 
     Attributes:
-        edge_mask: [E, H], in the caller's edge order, multiplies the softmaxed weights; None means 1. It is a
-            dropout drawn elsewhere: it has no gradient, and ``dropout`` must be 0.
+        edge_mask: [E, H], in the caller's edge order, multiplies the weights after the softmax; None means 1.
+            It is meant for dropout that was drawn elsewhere: it has no gradient, and ``dropout`` must be 0.
         seed: Seed of the dropout, in [0, 2^63). None draws one number from torch's default generator. The
             dropout's mask is a hash of the seed, the edge's number in the caller's order and the head: it is
             not stored, and does not depend on threads and instruction sets.
-        return_attention_weights: Return the pair of the output and the weights: those after dropout and mask
-            in :func:`gat` and :func:`gatv2`, those before in :func:`attention`. False by default.
-        backend: Name of the backend; None means the best that can.
+        return_attention_weights: Whether to return the pair (output, weights). The weights are after dropout
+            and mask in :func:`gat` and :func:`gatv2`, and before them in :func:`attention`. False by default.
+        backend: Name of the backend; None means the best available one.
 
     Examples:
         >>> import onehop, torch
@@ -102,7 +102,8 @@ def check_tensor(
     """
     if not isinstance(tensor, Tensor) or tensor.layout != torch.strided or tensor.dtype not in FLOATS:
         raise not_dense(name, tensor)
-    # A loop, because a generator is a call for each extent, and small graphs notice.
+    # This is a loop, because a generator costs a call for each size, which takes noticeable time on small
+    # graphs.
     fits = len(tensor.shape) == len(shape)
     for have, extent in zip(tensor.shape, shape, strict=False):
         fits = fits and have == sizes.get(extent, have)
@@ -121,7 +122,7 @@ def check_heads(name: str, x: Tensor) -> None:
 
 
 def check_edge(edge: Edge, sizes: Mapping[str, int], like: Tensor) -> dict[str, Tensor]:
-    """Features of edges and, if they came as a pair, what projects them; raises unless they fit.
+    """Return edge features and, if given as a pair, the weight that projects them; raise unless they fit.
 
     Args:
         edge: The argument.
@@ -148,10 +149,10 @@ def check_edge(edge: Edge, sizes: Mapping[str, int], like: Tensor) -> dict[str, 
 
 
 def seeds_of(dropout: Any, edge_mask: object, seed: Any) -> Tensor | None:
-    """[1], int64, the seed of the dropout; None where there is none.
+    """Return the seed of the dropout, [1], int64; None without dropout.
 
     Raises:
-        ArgumentError: ``dropout`` or ``seed`` cannot be used, or ``dropout`` comes with a mask.
+        ArgumentError: ``dropout`` or ``seed`` is invalid, or ``dropout`` is given together with a mask.
     """
     if not isinstance(dropout, (int, float)) or not 0 <= dropout < 1:
         raise ArgumentError(f"dropout: expected a probability in [0, 1), got {dropout!r}.")

@@ -1,9 +1,9 @@
-"""Batched gradients: vectors of gradients that torch hands to a backward pass all at once.
+"""Batched gradients: several gradients that torch passes to a backward pass at once.
 
 ``torch.autograd.grad(is_grads_batched=True)``, and with it the vectorized Jacobian and Hessian of
-``torch.autograd.functional``, runs the older of torch's two vmaps, and ``torch.vmap`` over
-``torch.autograd.grad`` the newer. Under either, a tensor of a backward pass stands for a batch of tensors and
-has no memory of its own. Here the batch becomes a dimension again, for the kernels to go over.
+``torch.autograd.functional``, uses the older of torch's two vmaps; ``torch.vmap`` over
+``torch.autograd.grad`` uses the newer one. In both, a tensor of a backward pass stands for a batch of tensors
+and has no memory of its own. Here the batch becomes a dimension again, over which kernels can run.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,33 +16,34 @@ from torch import Tensor
 from onehop.errors import BackendError
 
 _is_batched = torch._C._functorch.is_legacy_batchedtensor
-# Of batches within batches; kVmapNumLevels in torch's LegacyBatchedTensorImpl.h.
+# The maximal nesting of batches; kVmapNumLevels in torch's LegacyBatchedTensorImpl.h.
 _MOST_LEVELS = 64
 
 Dims = Sequence[int | None]
-"""For each argument the dimension that is the batch; None where it is the same for all."""
+"""The batch dimension of each argument; None if the argument is the same for all members."""
 
-# Not a function of ours: every call of an operator calls it, and small graphs notice.
+# This is not a Python function, because every operator call uses it, which takes noticeable time on small
+# graphs.
 in_older_vmap: Callable[[], bool] = partial(
     torch._C._dispatch_tls_is_dispatch_key_included, torch._C._dispatch_key_parse("VmapMode")
 )
-"""Whether the older vmap is at work, so that any tensor may stand for a batch: its key is switched on."""
+"""Return whether the older vmap is running, so that any tensor may stand for a batch."""
 
 
 def one_by_one(call: Callable[..., Any], size: int, dims: Dims, args: Sequence[Any]) -> Any:
-    """Calls for every member of a batch.
+    """Call a function for every member of a batch.
 
     Args:
-        call: Returns a tensor or a tuple of tensors.
-        size: Of the batch.
-        dims: Of the batch, in each argument.
-        args: Tensors with the batch as a dimension, and what is the same for all.
+        call: The function; it returns a tensor or a tuple of tensors.
+        size: The size of the batch.
+        dims: The batch dimension of each argument.
+        args: Tensors with a batch dimension, and arguments that are the same for all members.
 
     Returns:
-        What ``call`` returns, with the batch as first dimension.
+        The results of ``call``, with the batch as first dimension.
     """
     if size == 0:
-        # No member shows the shapes; a made-up one does.
+        # An empty batch has no member that shows the shapes of results, so a dummy member is used.
         made_up = [
             arg if dim is None else arg.new_zeros((*arg.shape[:dim], 1, *arg.shape[dim + 1 :]))
             for arg, dim in zip(args, dims, strict=True)
@@ -59,15 +60,15 @@ def one_by_one(call: Callable[..., Any], size: int, dims: Dims, args: Sequence[A
 
 
 def over_older_batch(over: Callable[[int, Dims, Sequence[Any]], Any], args: Sequence[Any]) -> Any:
-    """Goes over the innermost batch of the older vmap.
+    """Run a function over the innermost batch of the older vmap.
 
     Args:
-        over: Gets the size of the batch, its dimension in each argument, and the arguments with that
+        over: Takes the size of the batch, its dimension in each argument, and the arguments with that
             dimension; returns tensors with the batch as first dimension.
-        args: Of which one at least stands for a batch.
+        args: The arguments; at least one of them stands for a batch.
 
     Returns:
-        What ``over`` returns, standing for batches again.
+        The results of ``over``, as tensors that stand for batches again.
     """
     levels = [_innermost_level(arg) if isinstance(arg, Tensor) else 0 for arg in args]
     innermost = max(levels)
@@ -84,7 +85,7 @@ def over_older_batch(over: Callable[[int, Dims, Sequence[Any]], Any], args: Sequ
 
 
 def _innermost_level(tensor: Tensor) -> int:
-    """The number of the innermost batch that a tensor stands for; 0 if it is an ordinary one."""
+    """Return the number of the innermost batch that a tensor stands for; 0 for an ordinary tensor."""
     level = 0
     while _is_batched(tensor):
         level += 1
@@ -92,7 +93,7 @@ def _innermost_level(tensor: Tensor) -> int:
             raise BackendError(
                 "a batch of no gradients: torch's older vmap needs one at least; take torch.vmap."
             )
-        # Of another batch it makes one of the size given here, of which there is none.
+        # For a tensor of another batch, the result would have the size given here, 0, which no batch has.
         opened = torch._remove_batch_dim(tensor, level, 0, 0)
         if opened.size(0):
             tensor = opened
@@ -100,11 +101,11 @@ def _innermost_level(tensor: Tensor) -> int:
 
 
 def for_each(function: Callable[..., tuple[Tensor, ...]], *args: Any) -> tuple[Tensor, ...]:
-    """Calls a function of plain tensors, one by one for batches; nothing is recorded for autograd.
+    """Call a function of plain tensors, for batches member by member; autograd records nothing.
 
     Args:
-        function: Reads and writes memory itself.
-        args: Tensors, which may stand for batches, and None.
+        function: The function, which reads and writes memory itself.
+        args: Tensors, which may stand for batches, or None.
     """
     results: tuple[Tensor, ...]
     if torch._C._are_functorch_transforms_active():
@@ -117,7 +118,7 @@ def for_each(function: Callable[..., tuple[Tensor, ...]], *args: Any) -> tuple[T
 
 
 class _ForEach(torch.autograd.Function):
-    """The way to the members of a batch of the newer vmap."""
+    """The autograd function that splits a batch of the newer vmap into its members."""
 
     @staticmethod
     def forward(function: Callable[..., tuple[Tensor, ...]], *args: Any) -> tuple[Tensor, ...]:

@@ -1,11 +1,11 @@
-"""Rows along a dimension by an index, and back, as torch has them.
+"""Gathers and scatters of rows along a dimension by an index, with torch's semantics.
 
-:mod:`onehop.ops.rows` has the same for an index that is read in the forward pass alone. Here each pass reads
-the index as it is then, the backward pass too, as torch does: what a user writes to it meanwhile, by any way,
-has the effect that it has in torch. Gradients are torch's gathers, which the patch serves.
+:mod:`onehop.ops.rows` has operators that read the index only in the forward pass. Here, as in torch, the
+backward pass reads the index again, so a write to it in between has the same effect as in torch. Gradients
+are computed by torch's gathers, which the patch may replace.
 
-All take an index of any shape, of int32 or int64, in the CPU's memory, and raise an IndexRangeError for a
-number that is not in [0, rows).
+All functions take an index of any shape, int32 or int64, in CPU memory, and raise an IndexRangeError for a
+number outside of [0, rows).
 """
 
 import math
@@ -33,22 +33,22 @@ def _of_entries(index: Tensor, like: Tensor) -> Tensor:
 
 
 def _gathered(rows: Tensor, index: Tensor) -> Tensor:
-    """Of [blocks, rows, F] and [E]: [blocks, E, F], by torch."""
+    """Gather rows by torch: from [blocks, rows, F] and an index [E] to [blocks, E, F]."""
     out: Tensor = _aten.gather(rows, 1, _of_entries(index, rows))
     return out
 
 
 def _scattered(zeros: Tensor, index: Tensor, values: Tensor) -> Tensor:
-    """Of zeros, [blocks, rows, F], [E] and [blocks, E, F]: the sums, by torch."""
+    """Add values, [blocks, E, F], to rows of ``zeros``, [blocks, rows, F], by an index [E], with torch."""
     out: Tensor = _aten.scatter_add(zeros, 1, _of_entries(index, values), values)
     return out
 
 
 class Along(NamedTuple):
-    """Rows along a dimension.
+    """The rows of a tensor along a dimension.
 
     Attributes:
-        shape: Of the tensor that has them.
+        shape: The shape of the tensor.
         dim: The dimension.
     """
 
@@ -57,21 +57,21 @@ class Along(NamedTuple):
 
     @property
     def blocks(self) -> int:
-        """Blocks of rows, one after the other."""
+        """The number of blocks of rows, which is the product of the sizes before the dimension."""
         return math.prod(self.shape[: self.dim])
 
     def graph(self, index: Tensor) -> Graph:
-        """The graph of an index as it is now."""
+        """Return the graph of an index with its current contents."""
         graph = graph_of_index(index.flatten(), self.shape[self.dim], self.blocks)
         assert isinstance(graph, Graph)
         return graph
 
     def chosen(self, index: Tensor) -> tuple[int, ...]:
-        """The shape of the rows of an index."""
+        """Return the shape of the rows that an index selects."""
         return (*self.shape[: self.dim], *index.shape, *self.shape[self.dim + 1 :])
 
     def as_blocks(self, rows: Tensor) -> Tensor:
-        """[blocks, rows or entries, F]."""
+        """Return rows as [blocks, rows or entries, F]."""
         return rows.reshape(self.blocks, -1, math.prod(self.shape[self.dim + 1 :]))
 
 
@@ -84,15 +84,15 @@ def added(
     mean: bool = False,
     widen: bool = False,
 ) -> Tensor:
-    """Sums of values, or their means, at the rows of an index. Differentiable.
+    """Return sums or means of values at the rows of an index; differentiable.
 
     Args:
-        graph: Of the index.
+        graph: The graph of the index.
         values: [..., *index.shape, ...].
         index: The index.
         along: The rows of the result.
         mean: Whether each row is divided by the number of its entries.
-        widen: Whether the result of 16-bit values is left in float32.
+        widen: Whether the result of 16-bit values stays in float32.
     """
     if values.requires_grad and torch.is_grad_enabled():
         out: Tensor = _Added.apply(values, index, along, graph, mean, widen)  # type: ignore[no-untyped-call]
@@ -101,10 +101,10 @@ def added(
 
 
 def segmented(graph: Graph, values: Tensor, mean: bool) -> Tensor:
-    """Sums or means of segments of values, as torch's have them: 0 without entries. Differentiable.
+    """Return sums or means of segments of values, 0 for empty segments as in torch; differentiable.
 
     Args:
-        graph: Of the segments, made from an index.
+        graph: The graph of the segments, made from an index.
         values: [E, ...].
         mean: Whether sums are divided by the number of entries.
     """
@@ -118,7 +118,7 @@ def segmented(graph: Graph, values: Tensor, mean: bool) -> Tensor:
 
 
 def extremum(graph: Graph, values: Tensor, index: Tensor, along: Along, reduce: str) -> Tensor:
-    """The max or min of values at the rows of an index, 0 without entries; ties share the gradient."""
+    """Return the max or min of values at the rows of an index, 0 without entries; ties share the gradient."""
     if values.requires_grad and torch.is_grad_enabled():
         out: Tensor = _Extremum.apply(values, index, along, graph, reduce)  # type: ignore[no-untyped-call]
         return out
@@ -126,7 +126,7 @@ def extremum(graph: Graph, values: Tensor, index: Tensor, along: Along, reduce: 
 
 
 def rows_at(x: Tensor, index: Tensor, along: Along) -> Tensor:
-    """The rows of a tensor without gaps at an index, without a gradient: [..., *index.shape, ...].
+    """Return the rows of a contiguous tensor at an index, [..., *index.shape, ...], without a gradient.
 
     Raises:
         IndexRangeError: A number is not in [0, rows).
@@ -138,29 +138,29 @@ def rows_at(x: Tensor, index: Tensor, along: Along) -> Tensor:
 
 
 def reduced_to(graph: Graph, values: Tensor, along: Along, reduce: str, *, widen: bool = False) -> Tensor:
-    """Values reduced to the rows of an index, whose graph is given, as :func:`.scattered` does."""
+    """Return values reduced to the rows of an index, given its graph; see :func:`.scattered`."""
     return _shaped(scattered(graph, _matrix(values, along), reduce, widen=widen), along.shape)
 
 
 def _shaped(rows: Tensor, shape: tuple[int, ...]) -> Tensor:
-    # Autograd does not treat it as a view.
+    # Autograd does not treat the result as a view.
     out: Tensor = rows if rows.shape == shape else _aten._unsafe_view(rows, shape)
     return out
 
 
 def _matrix(rows: Tensor, along: Along) -> Tensor:
-    """[blocks of rows or entries, F]."""
+    """Return rows as a matrix, [blocks * rows or entries, F]."""
     is_one = not along.dim and rows.dim() == len(along.shape) == _MATRIX
     return rows if is_one else along.as_blocks(rows).flatten(0, 1)
 
 
 def _pulled(rows: Tensor, index: Tensor, along: Along) -> Tensor:
-    """The rows of a gradient at the index as it is now."""
+    """Return the rows of a gradient at the current contents of the index."""
     return _gathered(along.as_blocks(rows), index.flatten()).reshape(along.chosen(index))
 
 
 def _entries(index: Tensor, along: Along, like: Tensor) -> Tensor:
-    """[rows, 1, ...]: how many entries of the index, as it is now, each row has; torch's error for others."""
+    """Count the index's current entries for each row, [rows, 1, ...]; torch raises for other numbers."""
     shape = (along.shape[along.dim], *[1] * (len(along.shape) - along.dim - 1))
     try:
         count = along.graph(index).in_degrees[: along.shape[along.dim]]
@@ -200,7 +200,7 @@ class _Extremum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, values: Tensor, index: Tensor, along: Along, graph: Graph, reduce: str) -> Tensor:
         out, ties = EXTREMUM(_call(values, along, graph, reduce), graph)
-        # What is saved is what is returned, so that autograd notices writes to it.
+        # The returned tensor itself is saved, so that autograd notices writes to it.
         out = _shaped(out, along.shape)
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(values, index, out, ties)
@@ -218,7 +218,8 @@ class _Extremum(torch.autograd.Function):
             gradient = EXTREMUM.gradients(context, _matrix(grad, along), None).x
             assert gradient is not None
             return gradient.to(values.dtype).reshape(values.shape), *(None,) * 4
-        # torch's formula: each entry that equals the extremum of its row, by the index as it is now.
+        # As in torch, each entry that equals the extremum of its row gets a share, by the index's current
+        # contents.
         flat = index.flatten()
         entries, pulled = along.as_blocks(values), along.as_blocks(grad)
         ties = entries == _gathered(along.as_blocks(out), flat)
@@ -242,7 +243,7 @@ def _call(values: Tensor, along: Along, graph: Graph, reduce: str) -> Extremum:
 
 
 def _names(index: Tensor, along: Along, graph: Graph) -> bool:
-    """Return whether an index is still the one that a graph was made from."""
+    """Return whether an index still has the contents from which a graph was made."""
     try:
         now = along.graph(index)
     except IndexRangeError:

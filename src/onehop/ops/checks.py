@@ -1,6 +1,7 @@
-"""Checks of what users pass; native code never sees anything that has not been through here.
+"""Checks of users' arguments; native code never sees unchecked ones.
 
-What fits passes without a call of another function: small graphs notice each.
+Valid arguments pass without calls of other functions, because on small graphs each call takes noticeable
+time.
 """
 
 import torch
@@ -10,7 +11,7 @@ from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.handle import GraphInProgram
 
-# Not a union, which torch 2.9 does not trace.
+# A tuple and not a union, because torch 2.9 does not trace unions.
 _GRAPHS = (Graph, GraphInProgram)
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
@@ -25,7 +26,7 @@ def check_graph(graph: object) -> None:
 
 
 def check_features(name: str, x: Tensor, count: int, what: str) -> None:
-    """Raises unless ``x`` is a dense float tensor with a row for every one of ``count`` nodes."""
+    """Raises unless ``x`` is a dense float tensor with ``count`` rows, one for each node."""
     if not isinstance(x, Tensor) or x.layout != torch.strided or x.dtype not in FLOATS:
         raise not_dense(name, x)
     shape = x.shape

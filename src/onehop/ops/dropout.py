@@ -1,7 +1,8 @@
 """Dropout with torch's own random numbers.
 
-It has no graph and no other backend than the CPU, so it is no operator of :mod:`onehop.ops.library`: where a
-mode, a transform, a compiler or forward mode is at work, torch's own function runs, which all of these know.
+Dropout has no graph and runs only on the CPU, so it is not an operator of :mod:`onehop.ops.library`. Under a
+mode, a transform, a compiler or forward-mode autograd, torch's own function runs, which supports all of
+these.
 """
 
 from typing import Any, ClassVar, NamedTuple
@@ -16,7 +17,7 @@ from onehop.native import DTYPE_CODES
 from onehop.ops.contexts import has_memory
 from onehop.ops.torch_stream import agrees, draw_from, draw_with_torch
 
-# Bound to names of this module: small tensors notice each lookup.
+# Bound to names of this module, because for small tensors each lookup takes noticeable time.
 _is_compiling = torch.compiler.is_compiling
 _grad_is_enabled = torch.is_grad_enabled
 
@@ -24,26 +25,27 @@ _grad_is_enabled = torch.is_grad_enabled
 def dropout(
     x: Tensor, p: float = 0.5, training: bool = True, generator: torch.Generator | None = None
 ) -> Tensor:
-    """``x`` with some elements 0 and the others divided by 1 - p, by the numbers that torch would draw.
+    """Set some elements of ``x`` to 0 and divide the others by 1 - p, with torch's random numbers.
 
-    The result, its gradients and the generator afterwards are those of ``torch.nn.functional.dropout``, bit
-    for bit and for any number of threads; infinity and NaN times 0 are NaN. The backward pass needs one bit
-    an element instead of one number. torch's own function runs for tensors of other devices, dtypes or
-    classes, for small ones, inside transforms, modes and compilers, and on processors where torch draws other
-    numbers; ``onehop info`` says whether this processor is one of them.
+    The result, its gradients and the generator's state afterwards equal those of
+    ``torch.nn.functional.dropout``, bit for bit and for any number of threads; infinity and NaN times 0 are
+    NaN. The backward pass needs one bit per element instead of one number. torch's own function runs for
+    tensors of other devices, dtypes or classes, for small tensors, inside transforms, modes and compilers,
+    and on processors where torch draws other numbers (``onehop info`` shows whether this is one).
 
     Args:
-        x: Any shape, float32, float64, bfloat16 or float16. Differentiable, any number of times.
+        x: A tensor of any shape, float32, float64, bfloat16 or float16. Differentiable any number of times.
         p: The probability of 0, from 0 to 1.
         training: False returns ``x`` itself.
         generator: A CPU generator to draw from; None means torch's default one.
 
     Returns:
-        The shape, dtype and strides that torch gives; ``x`` itself where ``p`` is 0 or it is empty.
+        A tensor with the same shape, dtype and strides as in torch; ``x`` itself if ``p`` is 0 or ``x`` is
+        empty.
 
     Raises:
-        ValueError: ``p`` is not between 0 and 1: torch's own error.
-        RuntimeError: ``x`` has integers, or ``generator`` is on another device: torch's own errors.
+        ValueError: ``p`` is not between 0 and 1 (torch's own error).
+        RuntimeError: ``x`` has integers, or ``generator`` is on another device (torch's own errors).
 
     Examples:
         >>> import onehop, torch
@@ -59,13 +61,13 @@ def dropout(
     if training and serves(x, p) and (generator is None or generator.device.type == "cpu"):
         return dropped(x, p, generator)
     if generator is None or not training or not 0 < p < 1 or x.numel() == 0:
-        # No numbers are drawn from a generator that is given.
+        # In these cases, no numbers are drawn from a given generator.
         return _torchs(x, p, training)
     return x * torch.empty_like(x, requires_grad=False).bernoulli_(1 - p, generator=generator).div_(1 - p)
 
 
 def serves(x: Tensor, p: float) -> bool:
-    """Return whether the fast path takes a tensor now, in training; the context is looked at first."""
+    """Return whether the fast path takes a tensor now, in training; the context is checked first."""
     if type(p) is not float or not 0 < p < 1 or _is_compiling():
         return False
     if not isinstance(x, Tensor) or x.dtype not in DTYPE_CODES:
@@ -77,7 +79,7 @@ def serves(x: Tensor, p: float) -> bool:
 
 
 def dropped(x: Tensor, p: float, generator: torch.Generator | None = None) -> Tensor:
-    """:func:`dropout` of what :func:`serves` takes."""
+    """Run :func:`dropout` on a tensor for which :func:`serves` holds."""
     if _grad_is_enabled() and x.requires_grad:
         out: Tensor = _Dropped.apply(x, p, generator)
     else:
@@ -86,13 +88,13 @@ def dropped(x: Tensor, p: float, generator: torch.Generator | None = None) -> Te
 
 
 def factors(out: Tensor, p: float, generator: torch.Generator | None = None) -> Tensor:
-    """Fills a tensor with what dropout multiplies by: 0, or 1 / (1 - p).
+    """Fill a tensor with the factors of dropout: 0, or 1 / (1 - p).
 
     Args:
-        out: Of those that :func:`serves` takes, and without gaps. It is filled in the order of its memory, as
-            ``torch.empty_like(x)`` is when torch drops elements of ``x``.
+        out: A tensor without gaps for which :func:`serves` holds. It is filled in memory order, like
+            ``torch.empty_like(x)`` when torch drops elements of ``x``.
         p: The probability of 0, between 0 and 1.
-        generator: As in :func:`dropout`.
+        generator: See :func:`dropout`.
 
     Returns:
         ``out``.
@@ -106,7 +108,7 @@ def factors(out: Tensor, p: float, generator: torch.Generator | None = None) -> 
 def _draw(
     x: Tensor, p: float, generator: torch.Generator | None, *, with_multiplier: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """The result, and, ``with_multiplier``, what a backward pass multiplies by: bits, or factors."""
+    """Return the result and, ``with_multiplier``, what a backward pass multiplies by: bits, or factors."""
     out = _empty_beside(x)
     if out is None:
         factor = factors(torch.empty_like(x, requires_grad=False), p, generator)
@@ -121,7 +123,7 @@ def _draw(
 
 
 def _empty_beside(x: Tensor) -> Tensor | None:
-    """An uninitialised tensor with the memory layout of ``x``; None where ``x`` has gaps."""
+    """Return an uninitialised tensor with the memory layout of ``x``; None if ``x`` has gaps."""
     if x.is_contiguous() and x.dim():
         return native.empty(x.shape, x.dtype)
     out = torch.empty_like(x, requires_grad=False)
@@ -129,13 +131,13 @@ def _empty_beside(x: Tensor) -> Tensor | None:
 
 
 class _Mask(NamedTuple):
-    """A mask, less its bits, for a backward pass.
+    """The description of a mask for a backward pass, without its bits.
 
     Attributes:
         p: The probability of 0.
-        shape: Of the operand.
-        strides: Of the operand, in the order of whose memory the bits are.
-        contiguous: Whether that is the order of its elements; extents of 1 may have any strides then.
+        shape: The shape of the operand.
+        strides: The strides of the operand; the bits are in the operand's memory order.
+        contiguous: Whether the operand is contiguous; then dimensions of size 1 may have any strides.
     """
 
     p: float
@@ -144,12 +146,12 @@ class _Mask(NamedTuple):
     contiguous: bool
 
     def fits(self, grad: Tensor) -> bool:
-        """Return whether a gradient's memory has the same order, and no gaps."""
+        """Return whether a gradient has the same memory order, and no gaps."""
         return grad.is_contiguous() if self.contiguous else grad.stride() == self.strides
 
 
 class _Dropped(torch.autograd.function._SingleLevelFunction):
-    """The record of a dropout; it keeps a bit an element."""
+    """The autograd function of dropout; it saves one bit per element."""
 
     apply: ClassVar[Any]
 
@@ -167,7 +169,7 @@ class _Dropped(torch.autograd.function._SingleLevelFunction):
 
 
 class _Masked(torch.autograd.function._SingleLevelFunction):
-    """The record of a backward pass: linear in its gradient, with the same mask again."""
+    """The autograd function of the backward pass, which is linear in the gradient and uses the same mask."""
 
     apply: ClassVar[Any]
 
@@ -184,13 +186,13 @@ class _Masked(torch.autograd.function._SingleLevelFunction):
 
 
 def _times(grad: Tensor | None, multiplier: Tensor, mask: _Mask) -> Tensor | None:
-    """A gradient times the factors, differentiable; None where none came."""
+    """Return a gradient times the factors; differentiable; None if there is no gradient."""
     if grad is None:
         return None
     if multiplier.is_floating_point():
         return grad * multiplier
     if not has_memory(grad) or not mask.fits(grad):
-        # torch's own product finds the strides, and goes over batches and transforms.
+        # torch's own product handles strides, batches and transforms.
         factor = torch.empty_strided(mask.shape, mask.strides, dtype=grad.dtype, device=native.CPU)
         kernels.apply(mask.p, None, factor, multiplier)
         return grad * factor

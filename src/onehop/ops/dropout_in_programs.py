@@ -1,7 +1,7 @@
-"""Dropout as an operator of compiled programs: torch's own numbers, and a bit an element for backward.
+"""Dropout as an operator of compiled programs: torch's eager random numbers, and one saved bit per element.
 
-Inductor would draw numbers of a stream of its own, one element at a time. In a program these operators draw
-those that the layer draws eagerly, and leave torch's generator where that would.
+Inductor would draw from its own random stream, one element at a time. These operators draw the same numbers
+as the layer in eager mode, and leave torch's generator in the same state.
 """
 
 from typing import Any
@@ -18,14 +18,14 @@ from onehop.native import DTYPE_CODES
 from onehop.ops.namespace import LIBRARY
 from onehop.ops.torch_stream import agrees, draw_from, draw_with_torch
 
-# Two calls draw two masks, and a backward pass must not draw another: compilers neither merge nor repeat
-# what has this tag.
+# Two calls must draw two masks, and a backward pass must not draw again; compilers neither merge nor repeat
+# operators with this tag.
 LIBRARY.define("dropout(Tensor x, float p) -> (Tensor, Tensor)", tags=(torch.Tag.nondeterministic_seeded,))
 LIBRARY.define("dropout_grad(Tensor grad, Tensor kept, float p) -> Tensor")
 
 
 def applies(x: Tensor, p: float) -> bool:
-    """Return whether a program is traced, in which :func:`dropout` can stand for torch's, in training."""
+    """Return whether a program is traced in which :func:`dropout` can replace torch's, in training."""
     if type(p) is not float or not 0 < p < 1:
         return False
     line_by_line = torch.compiler.is_dynamo_compiling()
@@ -36,18 +36,19 @@ def applies(x: Tensor, p: float) -> bool:
     if not x.is_contiguous():
         return False
     if line_by_line:
-        # Dynamo reads this function itself, and cannot read how numbers are compared. The operator does it.
+        # Dynamo traces this function, but cannot trace the comparison of random numbers. The operator
+        # compares them.
         return True
-    # Numbers are drawn to see, and not by what is traced.
+    # The comparison draws numbers, which must not be traced.
     with _disable_current_modes():
         return agrees()
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
-    """``x`` with some elements 0 and the others divided by 1 - p, in a program.
+    """Set some elements of ``x`` to 0 and divide the others by 1 - p, in a program.
 
     Args:
-        x: Any shape, float32, float64, bfloat16 or float16, contiguous, on the CPU. Differentiable.
+        x: A contiguous CPU tensor of any shape, float32, float64, bfloat16 or float16. Differentiable.
         p: The probability of 0, between 0 and 1.
     """
     out: Tensor = torch.ops.onehop.dropout(x, p)[0]
@@ -66,7 +67,7 @@ def _drawn(x: Tensor, p: float) -> tuple[Tensor, Tensor]:
 
 
 def _bits(factors: Tensor, mask: Tensor) -> Tensor:
-    """The mask of factors, written to ``mask``: 1 where a factor is not 0."""
+    """Write the mask of factors to ``mask``: a bit is 1 if the factor is not 0."""
     packed = np.packbits((factors != 0).flatten().numpy(), bitorder="little")
     mask.zero_().view(torch.uint8)[: len(packed)] = torch.from_numpy(packed)
     return mask

@@ -19,20 +19,21 @@ from onehop.ops.library import Context, Operator, run
 
 
 def edge_softmax(graph: Graph, scores: Tensor, *, backend: str | None = None) -> Tensor:
-    """Scores of edges as shares that add up to 1 over each destination's edges, for each head.
+    """Compute the softmax of edge scores over each destination's edges, for each head.
 
     ``out[e] = exp(scores[e] - m) / (sum of exp(scores - m) + 1e-16)``, with the maximum ``m`` and the sum
-    taken over the edges of the destination of ``e``, as ``torch_geometric.utils.softmax`` has it.
+    taken over the edges of the destination of ``e``, as in ``torch_geometric.utils.softmax``.
 
     Args:
         graph: The graph.
         scores: [E] or [E, H], in the caller's edge order, float32, float64, bfloat16 or float16.
-            Differentiable, any number of times. A score of -inf gives a share of 0. A NaN or +inf makes the
-            shares of its destination and head NaN, and so do scores that are all -inf.
-        backend: Name of the backend; None means the best that can (``onehop info`` lists them).
+            Differentiable any number of times. A score of -inf gives 0. If a score is NaN or +inf, or all
+            scores are -inf, the results for that destination and head are NaN.
+        backend: Name of the backend; None means the best available one (``onehop info`` lists them).
 
     Returns:
-        Of the shape and dtype of ``scores``; 16-bit scores are computed in float32 and rounded once.
+        A tensor with the shape and dtype of ``scores``; for 16-bit scores, computed in float32 and rounded
+        once.
 
     Raises:
         ArgumentError: A shape or dtype does not fit.
@@ -82,10 +83,10 @@ class _EdgeSoftmax(Operator[EdgeSoftmax]):
 
 
 class _EdgeSoftmaxGrad(Operator[EdgeSoftmaxGrad]):
-    """The gradient a (g - s), with s the sum of a g over the edge's row.
+    """The gradient a (g - s), where s is the sum of a g over the edge's row.
 
-    Given v, the gradient to that, the gradient to g is a (v - t), with t the sum of a v: the same operator.
-    The gradient to a is v (g - s) - g t, in which s and t are read for every edge and head.
+    If v is the gradient to this result, the gradient to g is a (v - t), where t is the sum of a v; this is
+    the same operator. The gradient to a is v (g - s) - g t, where s and t are read for every edge and head.
     """
 
     call = EdgeSoftmaxGrad
@@ -105,7 +106,7 @@ class _EdgeSoftmaxGrad(Operator[EdgeSoftmaxGrad]):
 
 
 def _row_sums(values: Tensor, call: EdgeSoftmaxGrad) -> Tensor:
-    """Return [E, H]: for each edge the sum of the values of its row, by the weighted sum of sources of 1."""
+    """Return, for each edge, the sum of the values in its row, [E, H], as a weighted sum of ones."""
     acc = accumulator(values.dtype)
     ones = values.new_ones((call.sources, values.size(1)), dtype=acc)
     sums = run(

@@ -1,4 +1,4 @@
-"""Max and min: ``onehop::extremum``, whose gradient is split among the edges that tie, and its gradient."""
+"""Max and min: ``onehop::extremum``, whose gradient is split among tied edges, and its gradient operator."""
 
 from functools import partial
 from typing import Any
@@ -30,30 +30,30 @@ def extremum(
     node_dim: int = 0,
     backend: str | None = None,
 ) -> Tensor:
-    """Takes the largest or smallest message of each destination, for each column.
+    """Take the largest or smallest message of each destination, for each column.
 
-    Messages are ``weight[e] * x[j]``. ``ties`` decides where the gradient of an entry goes if several edges
-    reach it, and how NaN is treated.
+    Messages are ``weight[e] * x[j]``. ``ties`` decides which edges get the gradient of an entry if several
+    edges tie, and how NaN is treated.
 
     Args:
         graph: The graph.
-        x: [num_src, F] or [num_src, H, D], float32, float64, bfloat16 or float16; for signals with these
-            dimensions in front, see ``node_dim``. Differentiable.
+        x: [num_src, F] or [num_src, H, D], float32, float64, bfloat16 or float16; for signals with additional
+            leading dimensions, see ``node_dim``. Differentiable.
         weight: [E], in the caller's edge order; or [E, H] for x of shape [num_src, H, D] or, for signals,
             [..., num_src, H, D]; None means 1. Differentiable.
         reduce: "max" or "min".
         ties: "share" splits the gradient evenly among the edges that tie, as ``onehop.aggregate`` does. NaN
             wins over every number, and destinations without edges get 0. "first" and "last" give the
-            gradient to the tied edge with the lowest or the highest number. NaN is passed over, and entries
-            where nothing wins are minus infinity (plus, for min) and have no gradient. They take float32 and
-            float64, a weight of the dtype of ``x``, and graphs of fewer than 2^31 edges.
-        node_dim: The dimension of ``x`` in which the nodes are; dimensions in front of it are signals on the
-            same graph, as in ``onehop.aggregate``.
-        backend: Name of the backend; None means the best that can.
+            gradient to the tied edge with the lowest or the highest number. They skip NaN, and if no edge
+            wins, the entry is minus infinity (plus infinity for min) and has no gradient. They require
+            float32 or float64, a weight of the dtype of ``x``, and fewer than 2^31 edges.
+        node_dim: The dimension of ``x`` that indexes the nodes; earlier dimensions are signals on the same
+            graph, as in ``onehop.aggregate``.
+        backend: Name of the backend; None means the best available one.
 
     Returns:
-        [num_dst, F] or [num_dst, H, D], of the promoted dtype of x and weight; for signals a view with these
-        in front.
+        [num_dst, F] or [num_dst, H, D], of the promoted dtype of x and weight; for signals a view with the
+        signals' dimensions first.
 
     Raises:
         ArgumentError: A shape, dtype or device does not fit, ``reduce`` or ``ties`` is unknown, or ``x``
@@ -100,9 +100,9 @@ def extremum_of_rows(
     widen: bool,
     backend: str,
 ) -> Tensor:
-    """Takes the extremum of [num_src, F]; with a weight [E, H], head by head.
+    """Takes the extremum of rows [num_src, F]; with a weight [E, H], head by head.
 
-    Weight and scales, of sources and of destinations, have the accumulator's dtype.
+    The weight and the scales of sources and destinations have the accumulator's dtype.
     """
     dtype, (src_scale, dst_scale) = torch.float32 if widen else x.dtype, scales
     weight, adds = (weight, False) if multiply == "mul" else factor_or_term(multiply, weight)

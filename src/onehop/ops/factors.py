@@ -1,4 +1,4 @@
-"""Weights and scales of an aggregation: effects, checks, and conversion to the dtypes that kernels take."""
+"""Weights and scales of an aggregation: meaning, checks, and conversion to the kernels' dtypes."""
 
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from onehop.graph import Graph
 from onehop.ops.checks import check_head_weight, check_vector
 
 MULTIPLY = ("mul", "add", "sub", "copy", "sigmoid")
-"""Effects of a weight on its edge's message: the choices of ``aggregate(multiply=...)``."""
+"""The ways to combine a weight with its edge's message: the choices of ``aggregate(multiply=...)``."""
 
 
 def check_factors(
@@ -29,7 +29,7 @@ def check_factors(
 
 
 class Operands(NamedTuple):
-    """Features and factors of dtypes that a kernel takes; ``widen`` where the result is wider than ``x``."""
+    """Features and factors in a kernel's dtypes; ``widen`` is set if the result is wider than ``x``."""
 
     x: Tensor
     weight: Tensor | None
@@ -41,7 +41,7 @@ class Operands(NamedTuple):
 def promoted(
     x: Tensor, weight: Tensor | None, src_scale: Tensor | None, dst_scale: Tensor | None
 ) -> Operands:
-    """Weights and scales in the accumulator's dtype, and whether the result is wider than x."""
+    """Return weights and scales in the accumulator's dtype, and whether the result is wider than x."""
     dtype = x.dtype
     for vector in (weight, src_scale, dst_scale):
         if vector is not None:
@@ -67,7 +67,7 @@ def check_multiply(multiply: str, weight: Tensor | None) -> None:
 
 
 def factor_or_term(multiply: str, weight: Tensor | None) -> tuple[Tensor | None, bool]:
-    """The factor of each message, and whether it is added instead of multiplied."""
+    """Return the factor or term of each message, and whether it is added instead of multiplied."""
     if weight is None or multiply == "copy":
         return None, False
     if multiply == "sigmoid":

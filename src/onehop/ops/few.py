@@ -1,8 +1,8 @@
 """Sums, means and extrema over few edges, without a graph: one native call, on the calling thread.
 
-A graph of a hundred edges takes longer to make and to recognise than to use. These read the edges in the
-order in which they come, and autograd saves them as PyG's gathers do. Attention over few edges is in
-:mod:`onehop.ops.few_attention`.
+For a hundred edges, making and recognising a graph takes longer than the aggregation. These functions read
+the edges in the given order, and autograd saves the edges, as in PyG's gathers. Attention over few edges is
+in :mod:`onehop.ops.few_attention`.
 """
 
 from functools import partial
@@ -30,8 +30,8 @@ class FewEdges(NamedTuple):
 
     Attributes:
         listed: [2, E], int64, on the CPU: the ends of the edges.
-        num_src: Number of rows that are gathered.
-        num_dst: Number of rows of a result.
+        num_src: Number of source rows.
+        num_dst: Number of rows of the result.
         sending: The row of ``listed`` with the sources.
     """
 
@@ -46,15 +46,15 @@ class FewEdges(NamedTuple):
         return self.listed.size(1)
 
     def alias(self) -> "FewEdges":
-        """The same edges as a tensor of its own, which autograd may save while the user swaps his."""
+        """Return the same edges in another tensor object, which is saved even if the user swaps his."""
         return self._replace(listed=self.listed.detach())
 
     def ends(self) -> tuple[Tensor, Tensor]:
-        """The sources and the destinations, [E] each."""
+        """Return the sources and the destinations, [E] each."""
         return self.listed[self.sending], self.listed[1 - self.sending]
 
     def call(self, kind: str, dtype: torch.dtype) -> Any:
-        """The native call over these edges, for rows of a dtype, without their sizes."""
+        """Return the native call over these edges for rows of a dtype; the rows' sizes are not set."""
         call, (row, step), begin = _call(kind, dtype), self.listed.stride(), place_of(self.listed)
         sending = self.sending
         call.edges, call.sources, call.targets = self.listed.size(1), self.num_src, self.num_dst
@@ -64,11 +64,11 @@ class FewEdges(NamedTuple):
 
 
 class FewRows(NamedTuple):
-    """Rows that belong to rows of a result: edges of which each has a source of its own.
+    """Rows that are reduced to rows of a result; that is, edges with a separate source each.
 
     Attributes:
-        listed: [E], int64, on the CPU: the row of the result.
-        num_dst: Number of rows of a result.
+        listed: [E], int64, on the CPU: for each row, the row of the result.
+        num_dst: Number of rows of the result.
     """
 
     listed: Tensor
@@ -85,15 +85,15 @@ class FewRows(NamedTuple):
         return self.listed.size(0)
 
     def alias(self) -> "FewRows":
-        """The same rows as a tensor of its own, as of :class:`FewEdges`."""
+        """Return the same rows with a separate tensor object; see :meth:`FewEdges.alias`."""
         return self._replace(listed=self.listed.detach())
 
     def ends(self) -> tuple[Tensor, Tensor]:
-        """The rows, and those of the result that they belong to, [E] each."""
+        """Return the numbers of the rows, and of their rows of the result, [E] each."""
         return torch.arange(self.num_edges, device="cpu"), self.listed
 
     def call(self, kind: str, dtype: torch.dtype) -> Any:
-        """The native call over these rows, as of :class:`FewEdges`."""
+        """Return the native call over these rows; see :meth:`FewEdges.call`."""
         call, count = _call(kind, dtype), self.listed.size(0)
         call.edges, call.sources, call.targets = count, count, self.num_dst
         call.target_ends, call.stride = place_of(self.listed), self.listed.stride(0)
@@ -110,19 +110,19 @@ def _call(kind: str, dtype: torch.dtype) -> Any:
 
 
 def aggregate(edges: Few, x: Tensor, weight: Tensor | None, reduce: str) -> Tensor:
-    """Reduces the neighbours' features.
+    """Reduce the neighbours' features.
 
     Args:
         edges: The edges.
-        x: [num_src, F], float32 or float64, without gaps. Differentiable; so is ``weight``.
-        weight: [E], of the same dtype, without gaps, or None; of sums and means alone.
+        x: [num_src, F], float32 or float64, contiguous. Differentiable; so is ``weight``.
+        weight: [E], of the same dtype, contiguous, only for sums and means; None means 1.
         reduce: "sum", "mean", "max" or "min".
 
     Returns:
         [num_dst, F].
 
     Raises:
-        IndexRangeError: An end of an edge is no row.
+        IndexRangeError: An end of an edge is not the number of a row.
     """
     if _grad_is_enabled() and (x.requires_grad or (weight is not None and weight.requires_grad)):
         edges = edges.alias()
@@ -148,23 +148,23 @@ def _summed(edges: Few, x: Tensor, weight: Tensor | None, reduce: str) -> Tensor
 
 
 def place_of(listed: Tensor) -> int:
-    """The place of a list of edges, for reading: as a copy that shares its memory it stays recognised.
+    """Return the address of a list of edges for reading; a lent copy keeps sharing its memory.
 
     Raises:
-        WithoutMemoryError: It has numbers, and no memory.
+        WithoutMemoryError: The tensor has entries but no memory.
     """
     return read_address(listed) or address(listed)
 
 
 def read(operand: Tensor) -> int:
-    """The address of an operand, which has no gaps, and whose numbers are in memory as they are."""
+    """Return the address of an operand; raise unless it is contiguous and its numbers are in memory."""
     if operand.is_neg() or not operand.is_contiguous():
         raise WithoutMemoryError("an operand is a view of other numbers.")
     return address(operand)
 
 
 def check_range(in_range: bool) -> None:
-    """Raises an IndexRangeError where native code has met an end of an edge that is no row."""
+    """Raises an IndexRangeError if native code has found an end of an edge that is out of range."""
     if not in_range:
         raise IndexRangeError("edge_index: expected numbers of nodes.")
 
@@ -176,7 +176,7 @@ class _Sum(torch.autograd.function._SingleLevelFunction):
     def forward(ctx: Any, edges: Few, reduce: str, index: Tensor, x: Tensor, weight: Tensor | None) -> Tensor:
         out, is_extremum = _summed(edges, x, weight, reduce), reduce in EXTREMA
         *_, to_x, to_weight = ctx.needs_input_grad
-        # What a gradient does not read may be written to, and is not kept alive.
+        # Operands that no gradient reads are not saved, so they may be written to and freed.
         saved_x, saved_weight = (x if is_extremum or to_weight else None), (weight if to_x else None)
         ctx.save_for_backward(index, saved_x, saved_weight, out if is_extremum else None)
         ctx.of = edges, reduce
@@ -206,7 +206,7 @@ def _sum_gradients(
     out: Tensor | None,
     grad: Tensor,
 ) -> tuple[Tensor, ...]:
-    """The gradients that are wanted, to ``x`` and ``weight``; operands that they do not read may be None."""
+    """Return the needed gradients to ``x`` and ``weight``; operands that they do not read may be None."""
     grad = in_memory(grad).contiguous()
     call, gradients = _rows_call(edges, reduce, grad), []
     if x is not None:
@@ -226,7 +226,7 @@ def _sum_gradients(
     return tuple(gradients)
 
 
-# Gradients of gradients, by torch's own operators: what they need is recorded.
+# Gradients of gradients are computed by torch's own operators, which autograd records.
 
 
 def _sum_again(

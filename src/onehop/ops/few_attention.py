@@ -1,4 +1,4 @@
-"""Attention and softmax over few edges, without a graph: as :mod:`onehop.ops.few`."""
+"""Attention and softmax over few edges, without a graph; see :mod:`onehop.ops.few`."""
 
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
@@ -22,9 +22,10 @@ class Scores(NamedTuple):
             ``att * leaky_relu(of_source + of_target)``; or "dot", ``factor`` times the sum over columns of
             ``of_source * of_target``.
         factor: The slope of ``leaky_relu``, or the factor of "dot".
-        values: [num_src, H, C], float32 or float64, without gaps; so are the others.
-        of_source: [num_src, H] for "gat", [num_src, H, C] for "dot", None for "gatv2": ``values``.
-        of_target: The same of destinations: [num_dst, H] for "gat", else [num_dst, H, C].
+        values: [num_src, H, C], float32 or float64, contiguous; so are the other tensors.
+        of_source: The sources' operand: [num_src, H] for "gat", [num_src, H, C] for "dot", None for "gatv2",
+            which uses ``values``.
+        of_target: The destinations' operand: [num_dst, H] for "gat", else [num_dst, H, C].
         att: [H, C] for "gatv2", else None.
     """
 
@@ -36,15 +37,15 @@ class Scores(NamedTuple):
     att: Tensor | None
 
     def tensors(self) -> tuple[Tensor | None, ...]:
-        """The tensors, in the order of the attributes."""
+        """Return the tensors, in the order of the attributes."""
         return self[2:]
 
     def needs_gradients(self) -> bool:
-        """Return whether a gradient to one of the tensors is wanted."""
+        """Return whether one of the tensors needs a gradient."""
         return any(each is not None and each.requires_grad for each in self.tensors())
 
     def call(self, edges: Few) -> Any:
-        """The native call over edges, without its results."""
+        """Return the native call over edges; its results are not set."""
         call = edges.call(self.kind, self.values.dtype)
         _, call.heads, call.columns = self.values.shape
         call.values = call.of_source = read(self.values)
@@ -57,7 +58,7 @@ class Scores(NamedTuple):
 
 
 def attend(edges: Few, scores: Scores) -> Tensor:
-    """Adds up the neighbours' values, weighted by a softmax of scores over each destination's edges.
+    """Add up the neighbours' values, weighted by a softmax of scores over each destination's edges.
 
     Args:
         edges: The edges.
@@ -67,7 +68,7 @@ def attend(edges: Few, scores: Scores) -> Tensor:
         [num_dst, H, C].
 
     Raises:
-        IndexRangeError: An end of an edge is no row.
+        IndexRangeError: An end of an edge is not the number of a row.
     """
     if _grad_is_enabled() and scores.needs_gradients():
         edges = edges.alias()
@@ -77,7 +78,7 @@ def attend(edges: Few, scores: Scores) -> Tensor:
 
 
 def _attended(edges: Few, scores: Scores) -> tuple[Tensor, Tensor]:
-    """The result, and the weights of edges, [E, H]."""
+    """Return the result, and the weights of edges, [E, H]."""
     call, values = scores.call(edges), scores.values
     heads, dtype = values.size(1), values.dtype
     out = torch.empty(edges.num_dst, heads, values.size(2), dtype=dtype, device="cpu")
@@ -116,14 +117,14 @@ class _Attention(torch.autograd.function._SingleLevelFunction):
 
 
 def _attention_gradients(edges: Few, scores: Scores, alpha: Tensor, grad: Tensor) -> tuple[Tensor, ...]:
-    """The gradients to the tensors that there are, in their order."""
+    """Return the gradients to the tensors that are not None, in order."""
     grad = in_memory(grad).contiguous()
     call = scores.call(edges)
     call.alpha, call.grad = alpha.data_ptr(), grad.data_ptr()
     gradients = [None if each is None else torch.empty_like(each) for each in scores.tensors()]
     places = [0 if each is None else each.data_ptr() for each in gradients]
     call.grad_values, call.grad_of_source, call.grad_of_target, call.grad_att = places
-    # For "gatv2" the values are the scored rows of the sources too.
+    # For "gatv2", the values are also the sources' rows in the scores.
     call.grad_of_source = places[1] or places[0]
     check_range(extension.few_edges_grad(call))
     return tuple(each for each in gradients if each is not None)
@@ -132,8 +133,9 @@ def _attention_gradients(edges: Few, scores: Scores, alpha: Tensor, grad: Tensor
 def _attention_again(
     edges: Few, scores: Scores, grad: Tensor, needs: tuple[bool, ...]
 ) -> tuple[Tensor | None, ...]:
-    """The gradients by torch's own operators, which record what gradients of gradients need."""
-    # As objects of their own: one operand may be another, or made of another, and each gets its own part.
+    """Return the gradients, computed by torch's own operators so that they are differentiable."""
+    # Views make them separate tensors: an operand may be another operand, or made from one, and each needs
+    # its own gradient.
     operands = tuple(None if each is None else each.view_as(each) for each in scores.tensors())
     values, of_source, of_target, att = operands
     assert values is not None
@@ -159,17 +161,17 @@ def _attention_again(
 
 
 def softmax(rows: FewRows, scores: Tensor) -> Tensor:
-    """Normalises scores over the rows that belong to the same row of a result.
+    """Compute the softmax of scores over the rows that belong to the same row of a result.
 
     Args:
         rows: The rows.
-        scores: [E, ...], float32 or float64, without gaps, E at least 1. Differentiable.
+        scores: [E, ...], float32 or float64, contiguous, E at least 1. Differentiable.
 
     Returns:
         [E, ...].
 
     Raises:
-        IndexRangeError: A row belongs to none of the result.
+        IndexRangeError: The row of the result is out of range for one of the rows.
     """
     if scores.requires_grad and _grad_is_enabled():
         rows = rows.alias()

@@ -1,4 +1,4 @@
-"""Products of the ends of edges and their weighted sums in one pass, ``onehop::fusedmm``."""
+"""Products of the ends of edges and weighted sums in one pass: ``onehop::fusedmm``."""
 
 import math
 
@@ -18,31 +18,31 @@ KERNELS = ("sigmoid", "tdist", "dot")
 def fusedmm(
     graph: Graph, dst: Tensor, src: Tensor, kernel: str, *, scale: float = 1.0, backend: str | None = None
 ) -> Tensor:
-    """Weighs every edge by its ends, and sums over each destination's edges.
+    """Weight every edge by a function of its ends, and sum over each destination's edges.
 
     - ``"sigmoid"``: ``out[i] = sum over j of sigmoid(scale * dst[i] . src[j]) * src[j]``
     - ``"tdist"``: ``out[i] = sum over j of (dst[i] - src[j]) / (1 + scale * |dst[i] - src[j]|^2)``
     - ``"dot"``: ``out[i] = sum over j of scale * (dst[i] . src[j]) * src[j]``
 
-    The forces of graph embeddings by a logistic model and by Student's t-distribution, as in M. Rahman,
-    M. Sujon, A. Azad, "FusedMM: a unified SDDMM-SpMM kernel for graph embedding and graph neural networks",
-    IPDPS 2021. The programs published with it multiply the force of the t-distribution by -2, and take the
-    logistic one as ``(1 - sigmoid) * src``: that is ``-2 * fusedmm(..., "tdist")``, and ``aggregate(graph,
-    src) - fusedmm(..., "sigmoid")``.
+    These are the forces of graph embeddings by a logistic model and by Student's t-distribution, as in M.
+    Rahman, M. Sujon, A. Azad, "FusedMM: a unified SDDMM-SpMM kernel for graph embedding and graph neural
+    networks", IPDPS 2021. The programs published with the paper multiply the force of the t-distribution by
+    -2, and use ``(1 - sigmoid) * src`` as the logistic force; these are ``-2 * fusedmm(..., "tdist")`` and
+    ``aggregate(graph, src) - fusedmm(..., "sigmoid")``.
 
-    Forward is one pass that keeps nothing for edges; backward has some numbers an edge. Nothing of edges
-    times width is made.
+    The forward pass stores nothing for edges; the backward pass stores a few numbers per edge. No tensor of
+    size edges times width is made.
 
     Args:
         graph: The graph.
         dst: [num_dst, F], float32, float64, bfloat16 or float16. Differentiable.
-        src: [num_src, F]. Differentiable. The same tensor may be given twice.
+        src: [num_src, F]. Differentiable. It may be the same tensor as ``dst``.
         kernel: "sigmoid", "tdist" or "dot".
         scale: A finite number.
-        backend: Name of the backend; None means the best that can.
+        backend: Name of the backend; None means the best available one.
 
     Returns:
-        [num_dst, F]. 0 for destinations without edges.
+        [num_dst, F], 0 for destinations without edges.
 
     Raises:
         ArgumentError: A shape or dtype does not fit, or ``kernel`` is unknown.
@@ -98,7 +98,7 @@ class _Fusedmm(Operator[Fusedmm]):
 
 
 def _in_parts(call: Fusedmm) -> Tensor:
-    """Computes the same by operators that have derivatives."""
+    """Computes the same result by operators that have derivatives."""
     dst, src = call.dst, call.src
     if call.rule != "tdist":
         weight = call.factor * _dots(call, dst, src)
@@ -107,10 +107,10 @@ def _in_parts(call: Fusedmm) -> Tensor:
         return _weighted_sum(call, src, weight, widen=False)
     acc = accumulator(dst.dtype)
     dtype, dst, src = src.dtype, dst.to(acc), src.to(acc)
-    # |x - y|^2 as one product: of [x, |x|^2, 1] and [-2y, 1, |y|^2].
+    # |x - y|^2 is the dot product of [x, |x|^2, 1] and [-2y, 1, |y|^2].
     left = torch.cat([dst, dst.square().sum(1, keepdim=True), dst.new_ones(dst.size(0), 1)], 1)
     right = torch.cat([-2 * src, src.new_ones(src.size(0), 1), src.square().sum(1, keepdim=True)], 1)
-    # That of equal vectors may come out a little below 0.
+    # For equal vectors, the result may be slightly below 0 because of rounding.
     distance = _dots(call, left, right).clamp(min=0)
     weight = (1 + call.factor * distance).reciprocal()
     total = _weighted_sum(call, weight.new_ones(src.size(0), 1), weight, widen=True)

@@ -1,4 +1,4 @@
-"""The gradients of operators: as operators of their own, and by a formula."""
+"""The gradients of operators: as separate operators, and by a formula."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -13,14 +13,14 @@ from onehop.reference.independent import independent
 
 
 class GradientOperator(Operator[C]):
-    """The gradients of an operator.
+    """An operator that computes the gradients of another operator.
 
     Its call begins with the operator's call, and ends with ``wanted``, a flag for each field of ``of``. For
-    each of these it returns a tensor of the operand's shape, or an empty one where not wanted.
+    each field it returns a tensor of the operand's shape, or an empty tensor if the flag is False.
 
     Attributes:
         of: The named tuple of gradients.
-        widens: Whether they are in the accumulator's dtype instead of the operands'.
+        widens: Whether the gradients have the accumulator's dtype instead of the operands' dtype.
     """
 
     of: ClassVar[Any]
@@ -30,7 +30,7 @@ class GradientOperator(Operator[C]):
         cls.results = len(cls.of._fields)
 
     def fake(self, call: C) -> tuple[Tensor, ...]:
-        """Return empty results like the operands."""
+        """Return uninitialised results like the operands."""
         first = call[0][0]
         dtype = accumulator(first.dtype) if self.widens else None
         return tuple(
@@ -39,7 +39,7 @@ class GradientOperator(Operator[C]):
         )
 
     def padded(self, call: C, results: Any) -> Any:
-        """Return the results with as many rows as the operands of edges have."""
+        """Return the results, padded to the rows that the operands of edges have."""
         of_edges = OPERATORS[type(call[0])].edge_fields
         return tuple(
             gradient if like is None or name not in of_edges else with_edges(gradient, like.size(0))
@@ -62,15 +62,15 @@ def by_formula(
     grads: Sequence[Tensor | None],
     again: bool = True,
 ) -> dict[str, Tensor]:
-    """Computes gradients of a call by a formula of differentiable functions.
+    """Compute gradients of a call by a formula of differentiable functions.
 
-    Second derivatives are rare: most operators take them by their reference, with a row for each edge.
+    Second derivatives are rare, so most operators compute them by their reference, with a row for each edge.
 
     Args:
-        formula: Returns the call's results, or the first of them.
+        formula: Returns the call's results, or the first ones.
         call: The call.
-        names: Fields of the call to differentiate by.
-        grads: For each result of the formula, its gradient, or None.
+        names: The fields of the call to differentiate with respect to.
+        grads: The gradient of each result of the formula, or None.
         again: Whether the gradients can be differentiated.
 
     Returns:

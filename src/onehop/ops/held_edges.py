@@ -1,7 +1,8 @@
-"""Operands with a row for each edge in programs, where they may have more rows than the graph has edges.
+"""Operands with a row for each edge in programs; they may have more rows than the graph has edges.
 
-How many edges a graph with self loops has depends on how many it had of its own, and the shapes of a compiled
-program must not depend on what a tensor contains. So there is a row for each edge that there can be.
+The number of edges of a graph with self loops depends on how many loops it already had, but the shapes of a
+compiled program must not depend on the contents of a tensor. So there are rows for the maximal number of
+edges.
 """
 
 import torch
@@ -12,11 +13,11 @@ from onehop.graph import Graph
 
 
 def of_edges(rows: Tensor, graph: Graph) -> Tensor:
-    """The rows of the graph's edges.
+    """Return the rows of the graph's edges.
 
     Args:
         rows: [E or more, ...].
-        graph: The graph, of E edges.
+        graph: The graph, with E edges.
 
     Raises:
         ArgumentError: There are fewer rows than edges.
@@ -28,6 +29,6 @@ def of_edges(rows: Tensor, graph: Graph) -> Tensor:
 
 
 def with_edges(rows: Tensor, edges: int) -> Tensor:
-    """The rows, and zeros behind them up to this number."""
+    """Return the rows, padded with zeros up to ``edges`` rows."""
     missing = edges - rows.size(0)
     return rows if not missing else torch.cat([rows, rows.new_zeros((missing, *rows.shape[1:]))])

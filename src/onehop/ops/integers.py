@@ -1,4 +1,4 @@
-"""Integers sorted, told apart, and looked up in others: by a radix sort and by tables."""
+"""Sort, unique and membership of integers, by a radix sort and by tables."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,23 +12,23 @@ from onehop.graph.lending import read_address
 from onehop.native import address, extension
 
 INTEGERS = (torch.int64, torch.int32)
-# Up to so many numbers between the integers, for each of them, a table of all is faster than a sort; and a
-# table that has the places of distinct ones too, which has 5 bytes a number and not 1. Of 300,000 integers
-# over 2 (8) times as many numbers, a sort took 1.7 (1.6) ms, and with places 2.2 (2.2); tables 0.7 (1.5), and
-# with places 1.9 (4.6).
+# If the span of the integers is at most this many times their number, a table is faster than a sort: without
+# places (1 byte for each number of the span), and with the places of distinct integers (5 bytes). For 300,000
+# integers with a span of 2 (8) times their number, a sort took 1.7 (1.6) ms, and with places 2.2 (2.2) ms;
+# tables took 0.7 (1.5) ms, and with places 1.9 (4.6) ms.
 MOST_SPREAD, MOST_SPREAD_OF_PLACES = 4, 1
 
 Unique = tuple[Tensor, Tensor, Tensor]
 
 
 class Integers:
-    """Integers of int64 or int32 in the CPU's memory, one or more and less than 2^31.
+    """A non-empty tensor of fewer than 2^31 int64 or int32 integers in CPU memory.
 
-    Their owner may write to them at any time. A method returns None if another thread did while it ran, as
-    far as it sees that; else its result has no meaning then.
+    Its owner may write to it at any time. If another thread does so while a method runs, the method returns
+    None if it detects the write; otherwise its result is meaningless.
 
     Attributes:
-        ascend: Whether none is smaller than the one before.
+        ascend: Whether the integers never decrease.
         span: The largest minus the smallest.
     """
 
@@ -42,11 +42,11 @@ class Integers:
         return self._x.numel()
 
     def is_dense(self, places: bool) -> bool:
-        """Return whether :meth:`unique` makes a table, of the places of distinct ones too if ``places``."""
+        """Return whether :meth:`unique` uses a table, with the places of distinct integers if ``places``."""
         return self.span < len(self) * (MOST_SPREAD_OF_PLACES if places else MOST_SPREAD)
 
     def sorted(self, descending: bool = False) -> tuple[Tensor, Tensor] | None:
-        """The integers of a vector in order, and the place of each, int64; equal ones keep their order."""
+        """Return a vector's integers in order, and the place of each, int64; the sort is stable."""
         if self.ascend and not descending:
             return self._x.clone(), torch.arange(len(self), device="cpu")
         ordered = self._sorted(descending, numbered=True)
@@ -55,9 +55,9 @@ class Integers:
         return self._values(ordered, len(self), False), _written(ordered.keys.write_notes, len(self))
 
     def unique(self, inverse: bool = True, counts: bool = True) -> Unique | None:
-        """The distinct integers, ascending; which of them each one is; and how often each occurs.
+        """Return the distinct integers, ascending; the index of each integer among them; and their counts.
 
-        What is not wanted is empty. The second one has the shape of the integers.
+        Results that are not requested are empty. The second result has the shape of the integers.
         """
         if self.ascend:
             distinct: Unique = torch.ops.aten.unique_consecutive(self._x, inverse, counts)
@@ -75,9 +75,9 @@ class Integers:
         )
 
     def contain(self, x: Tensor, inverted: bool = False) -> Tensor | None:
-        """Tells of each entry of another tensor if it is among these; if ``inverted``, if it is not.
+        """Return whether each entry of ``x`` is among the integers, or, if ``inverted``, is not among them.
 
-        None too if both the least and the largest int64 are among these.
+        The result is also None if both the smallest and the largest int64 are among the integers.
         """
         x = x.contiguous()
         out = torch.empty(x.shape, dtype=torch.bool, device="cpu")
@@ -111,17 +111,17 @@ class Integers:
 
 
 def unique_pairs(pairs: Tensor) -> Unique | None:
-    """The distinct pairs of integers, in the order of the first, then of the second.
+    """Return the distinct pairs of integers, ordered by the first and then by the second integer.
 
     Args:
         pairs: [2, E], int64 or int32, on the CPU; E is at least 1.
 
     Returns:
-        The pairs, [E', 2]; which of them each given pair is, [E]; and how often each of them is there, [E'].
-        None if numbers of one line lie 2^31 or more apart, and if another thread writes to them.
+        The distinct pairs, [E', 2]; the index of each given pair among them, [E]; and their counts, [E'].
+        None if the span of a row of ``pairs`` is 2^31 or more, or if another thread writes to them.
     """
     least = pairs.amin(1).clamp(max=0)
-    # Node numbers, which are not negative, need no copy.
+    # Node numbers are not negative, so they need no shifted copy.
     are_negative = bool(least.any())
     edges = EdgeColumns(pairs - least.unsqueeze(1) if are_negative else pairs)
     if not edges.are_valid:
@@ -135,7 +135,7 @@ def unique_pairs(pairs: Tensor) -> Unique | None:
 
 
 def _call(x: Tensor) -> Any:
-    """Integers without gaps as native code reads them: a copy that shares its memory still does then."""
+    """Return contiguous integers in the form for native code; a lent copy keeps sharing its memory."""
     call = extension.Integers()
     call.values, call.count = read_address(x) or address(x), x.numel()
     call.is_wide = x.dtype is torch.int64

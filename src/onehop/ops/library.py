@@ -1,12 +1,12 @@
-"""Operators of torch.library, and all that is derived from an operator's call.
+"""Operators of torch.library, and everything that is derived from an operator's call.
 
-An operator is stated by its call (:mod:`onehop.calls`), the shapes of its results and its gradients. Its
-schema, a kernel for real tensors (key CompositeExplicitAutograd: any device, the backend decides), a fake
-kernel and its record for autograd are derived from these. Backward passes call operators again, so that they
-can be differentiated too.
+An operator is defined by its call (:mod:`onehop.calls`), the shapes of its results and its gradients. From
+these, its schema, a kernel for real tensors (key CompositeExplicitAutograd: any device, the backend decides),
+a fake kernel and its autograd function are derived. Backward passes call operators again, so they can be
+differentiated too.
 
-Each operator has an overload ``held``, whose graph is a handle (:mod:`onehop.graph.handle`) instead of a
-number, for programs that find their graphs when they run.
+Each operator has an overload ``held``, which takes a handle (:mod:`onehop.graph.handle`) instead of the
+graph's number, for programs that look up their graphs when they run.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ from onehop.ops.contexts import are_in_memory, in_memory, is_plain, materialized
 from onehop.ops.held_edges import of_edges
 from onehop.ops.namespace import LIBRARY
 
-# Bound to names of this module: every call reads them.
+# Bound to names of this module, because every call reads them.
 _length_of_modes = torch._C._len_torch_dispatch_stack
 _transforms_are_active = torch._C._are_functorch_transforms_active
 _is_compiling = torch.compiler.is_compiling
@@ -54,9 +54,9 @@ class Context(NamedTuple, Generic[C]):
 
     Attributes:
         call: The call that :meth:`Operator.saved` returned.
-        results: The results that it returned.
-        needs: The operands that need a gradient now, by name.
-        shapes: Of the operands that needed one when the call was recorded, by name.
+        results: The results that :meth:`Operator.saved` returned.
+        needs: The names of the operands that need a gradient now.
+        shapes: By name, the shapes of the operands that needed a gradient when the call was recorded.
         graph: The graph; None while a program is traced.
     """
 
@@ -68,14 +68,14 @@ class Context(NamedTuple, Generic[C]):
 
 
 class Operator(Generic[C]):
-    """A registered operator. Subclasses state it.
+    """A registered operator. Subclasses define it.
 
-    Plain tensors go straight to the backend, because the dispatcher takes longer than the sums of a small
-    graph. Calls under a mode, a transform, a compiler or a profiler go through the dispatcher.
+    Calls with plain tensors go directly to the backend, because the dispatcher takes longer than the sums of
+    a small graph. Calls under a mode, a transform, a compiler or a profiler use the dispatcher.
 
     Attributes:
-        call: The type of its calls; their tensors come first.
-        results: Number of tensors that it returns.
+        call: The type of the operator's calls; the tensors come first.
+        results: Number of tensors that the operator returns.
         asks_more: Whether :meth:`recorded` changes the call.
         edge_fields: The fields of the call that have a row for each edge.
         gradients_of: The named tuple of gradients, whose fields are the operands that may have one; None if
@@ -114,10 +114,10 @@ class Operator(Generic[C]):
         OPERATORS[self.call] = self
 
     def schema(self, overload: str = "") -> str:
-        """Return the operator's signature for torch.library: the fields of the call, by name.
+        """Return the operator's schema for torch.library, made from the fields of the call.
 
         Args:
-            overload: "held" has a handle instead of the graph's number.
+            overload: "held" for the overload with a handle instead of the graph's number; else empty.
         """
         kinds = ((name, Tensor if overload and name == "graph" else kind) for name, kind in self._fields)
         arguments = ", ".join(f"{_SCHEMA_TYPES[kind]} {name}" for name, kind in kinds)
@@ -125,27 +125,27 @@ class Operator(Generic[C]):
         return f"{self.name}{'.' if overload else ''}{overload}({arguments}) -> {returns}"
 
     def fake(self, call: C) -> Any:
-        """Return empty results of the right shapes and dtypes; by default one like the first operand."""
+        """Return uninitialised results of the right shapes and dtypes, by default like the first operand."""
         return call[0].new_empty(call[0].shape)
 
     def recorded(self, call: C) -> C:
-        """Return the call to run when it is recorded, which may have more results."""
+        """Return the call to run if autograd records it; it may have more results."""
         return call
 
     def constant(self, call: C, results: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Return the results without a gradient: all but the first, which the backward pass needs."""
+        """Return the results without a gradient: by default all except the first."""
         return results[1:]
 
     def saved(self, call: C, results: Any, needs: tuple[str, ...]) -> tuple[C, tuple[Tensor, ...]]:
-        """Return the call and the results that the backward pass needs, with None for tensors not needed."""
+        """Return the call and the results that the backward pass needs; tensors not needed are None."""
         return call, ()
 
     def gradients(self, context: Context[C], *grads: Tensor | None) -> Any:
-        """Return the gradients to the operands of ``context.needs``, given those to the results."""
+        """Return the gradients to the operands in ``context.needs``, given the gradients to the results."""
         raise NotImplementedError
 
     def fitted(self, call: C, graph: Graph) -> C:
-        """Return a program's call for the graph of its handle: operands of edges may have had more rows."""
+        """Return a program's call for the graph of its handle; surplus rows of edge operands are removed."""
         untyped: Any = call
         changed: dict[str, Any] = {}
         if self._nested:
@@ -160,11 +160,11 @@ class Operator(Generic[C]):
         return untyped._replace(**changed)  # type: ignore[no-any-return]
 
     def padded(self, call: C, results: Any) -> Any:
-        """Return the results with as many rows as the operands of edges have."""
+        """Return the results, padded to the rows that the operands of edges have."""
         return results
 
     def fold(self, size: int, dims: Dims, args: Sequence[Any]) -> Tensor | None:
-        """Return the results of a batch, its first dimension, in one call; None if each member runs alone."""
+        """Return the results of a batch (first dimension) from one call; None if members run one by one."""
         return None
 
     def __call__(self, call: C, graph: Graph | GraphInProgram | None = None) -> Any:
@@ -172,11 +172,12 @@ class Operator(Generic[C]):
 
         Args:
             call: The call.
-            graph: The graph that the call names, if it is at hand.
+            graph: The graph that the call names, if the caller has it.
         """
         inner = call[0] if self._nested else call
         x = inner[0]
-        # In the older vmap any argument may stand for a batch. Last, because torch.compile cannot trace it.
+        # In the older vmap, any argument may stand for a batch. This is tested last, because torch.compile
+        # cannot trace it.
         if not is_plain(x) or in_older_vmap():
             return self._through_dispatcher(call)
         negated = x.is_neg()
@@ -192,7 +193,8 @@ class Operator(Generic[C]):
             graph = by_number(number)
         try:
             if _grad_is_enabled():
-                # Loops here and below, because a comprehension is a call, and small graphs notice.
+                # Loops are used here and below, because comprehensions cost a call, which takes noticeable
+                # time on small graphs.
                 needs: tuple[str, ...] = ()
                 operands: tuple[Tensor, ...] = ()
                 for name, place in self._places:
@@ -203,13 +205,13 @@ class Operator(Generic[C]):
                     return _Recorded.apply(self, call, needs, graph, *operands)
             return run_on_backend(graph, call, x)
         except WithoutMemoryError:
-            # Not looked for before: it would delay every call.
+            # This is not tested before, because it would delay every call.
             if are_in_memory(_flattened(call) if self._nested else call):
                 raise
             return self(self._in_memory(call), graph)
 
     def _in_memory(self, call: C) -> C:
-        """Return the call with operands whose numbers are in memory as they are."""
+        """Return the call with all operands converted by :func:`.in_memory`."""
         args = _flattened(call) if self._nested else call
         return self._unflattened([in_memory(arg) if isinstance(arg, Tensor) else arg for arg in args])
 
@@ -229,13 +231,13 @@ class Operator(Generic[C]):
         return self.padded(call, run_on_backend(graph, self.fitted(call, graph), args[0]))
 
     def _held_autograd(self, *args: Any) -> Any:
-        # Of the plain tensors of a program that runs operator by operator, the graph is known by now.
+        # If the tensors are plain, the program is running, and the graph is known by now.
         if is_plain(args[0]):
             return self._on_held(self._unflattened(args))
         return self._autograd(*args)
 
     def _on_held(self, call: C) -> Any:
-        """Return the results of a call of plain tensors with a handle, recorded if a gradient is wanted."""
+        """Return the results of a call with plain tensors and a handle, recorded if a gradient is needed."""
         graph = held(call.graph)  # type: ignore[attr-defined]
         return self.padded(call, self(self.fitted(call, graph), graph))
 
@@ -270,7 +272,7 @@ class Operator(Generic[C]):
         return over_older_batch(self._over_batch, args)
 
     def _in_vmap(self, info: Any, in_dims: Sequence[Any], *args: Any) -> tuple[Any, Any]:
-        # For a list of flags torch gives a list of dimensions, all None.
+        # For a list of flags, torch passes a list of dimensions, which are all None.
         dims = [dim if isinstance(dim, int) else None for dim in in_dims]
         results = self._over_batch(info.batch_size, dims, args)
         return results, 0 if isinstance(results, Tensor) else (0,) * len(results)
@@ -280,7 +282,7 @@ class Operator(Generic[C]):
         return one_by_one(self._dispatched, size, dims, args) if folded is None else folded
 
     def _refuse_transforms(self, *tensors: Tensor) -> None:
-        """Raises where a derivative is wanted that would be left out."""
+        """Raises an error if a transform requests a derivative that would be missing."""
         if _transforms_are_active() and needs_grad(*tensors):
             what = "gradients of torch.func (grad, vjp, jacrev)"
         elif forward_ad._current_level >= 0 and any(
@@ -300,19 +302,20 @@ OPERATORS: dict[type, Operator[Any]] = {}
 
 
 def run(call: Any, graph: Graph | GraphInProgram | None = None) -> Any:
-    """Return the results of a call of any operator, recorded if a gradient is wanted.
+    """Return the results of a call of any operator, recorded if a gradient is needed.
 
-    Operators whose gradients consist of each other call this, so that their files need not import each other.
+    Operators whose gradients use each other call this function, so that their files need not import each
+    other.
     """
     return OPERATORS[type(call)](call, graph)
 
 
 class _Recorded(torch.autograd.function._SingleLevelFunction):
-    """The record of every operator: ``torch.autograd.Function`` less its support of torch.func.
+    """The autograd function of all operators: ``torch.autograd.Function`` without support for torch.func.
 
-    That costs every call a microsecond, which small graphs notice, and an Operator refuses those itself. Its
-    tensor arguments are the operands that need a gradient, and no others, since torch looks at each of them
-    in every call.
+    That support would cost each call a microsecond, which is noticeable on small graphs; operators themselves
+    refuse torch.func. The tensor arguments are only the operands that need a gradient, because torch inspects
+    each tensor argument in every call.
     """
 
     apply: ClassVar[Callable[..., Any]]
@@ -332,19 +335,20 @@ class _Recorded(torch.autograd.function._SingleLevelFunction):
             results = run_on_backend(graph, call, call[0])
         else:
             results = operator._unrecorded(*call)
-            # A number keeps no graph alive; while a program is traced it stands for none.
+            # The number in the call does not keep the graph alive; while a program is traced, there is no
+            # graph.
             graph = by_number(call.graph) if type(call.graph) is int else None
         saved, saved_results = operator.saved(call, results, needs)
         count = operator._tensors
-        # Tensors are kept by autograd alone, which notices writes to them; the rest of the call is numbers.
+        # Only autograd keeps tensors, because it notices writes to them; the rest of the call has no tensors.
         ctx.save_for_backward(*saved[:count], *saved_results)
         like: tuple[tuple[torch.Size, torch.dtype], ...] = ()
         for operand in operands:
             like = (*like, (operand.shape, operand.dtype))
         ctx.of = operator, call[count:], needs, like, graph
         if call.backend:
-            ctx.runner = runner_of(call.backend)  # held for the backward pass, which finds it by its name
-        # No gradient comes back for one that never came, as from torch's own operators.
+            ctx.runner = runner_of(call.backend)  # the backward pass looks it up by name
+        # As in torch's own operators, a missing incoming gradient stays None.
         ctx.set_materialize_grads(False)
         if operator.results > 1:
             ctx.mark_non_differentiable(*operator.constant(call, results))
@@ -360,7 +364,7 @@ class _Recorded(torch.autograd.function._SingleLevelFunction):
             shapes[name] = like[place][0]
             if ctx.needs_input_grad[4 + place]:
                 needs = (*needs, name)
-        # One by one: "in" and "count" would compare tensors with None, element by element.
+        # This is a loop, because "in" and "count" would compare tensors with None element by element.
         has_grad = False
         for grad in grads:
             has_grad = has_grad or grad is not None
@@ -378,8 +382,8 @@ class _Recorded(torch.autograd.function._SingleLevelFunction):
 
 
 def needs_grad(*tensors: Tensor | None) -> bool:
-    """Return whether a gradient to any of these is wanted now."""
-    # A loop, because a generator takes twice as long, and small graphs notice.
+    """Return whether any of these tensors needs a gradient now."""
+    # This is a loop, because a generator takes twice as long, which is noticeable on small graphs.
     if torch.is_grad_enabled():
         for tensor in tensors:
             if tensor is not None and tensor.requires_grad:
@@ -388,7 +392,7 @@ def needs_grad(*tensors: Tensor | None) -> bool:
 
 
 def _flat_fields(call: Any) -> list[tuple[str, Any]]:
-    """Names and types of a call's fields; the fields of a call within it take its place."""
+    """Return names and types of a call's fields; a nested call is replaced by its fields."""
     flat: list[tuple[str, Any]] = []
     for name, kind in get_type_hints(call).items():
         flat.extend(_flat_fields(kind) if hasattr(kind, "_fields") else [(name, kind)])

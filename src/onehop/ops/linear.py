@@ -1,6 +1,6 @@
-"""The products of a linear step on plain tensors, each in the library that is fastest for its shape.
+"""The products of a linear step on plain tensors, each in the fastest library for its shape.
 
-They have no gradients: they are called where torch records nothing.
+The functions have no gradients; they are called when autograd does not record.
 """
 
 import ctypes
@@ -27,16 +27,16 @@ __all__ = [
     "torch_decides",
 ]
 
-# Releases of torch before 2.9 have one setting for all devices. Later ones warn where it is read.
+# Releases of torch before 2.9 have one setting for all devices; later releases warn when it is read.
 _precision_of = getattr(torch._C, "_get_fp32_precision_getter", None)
 _FULL_PRECISION = ("none", "ieee")
 
 
 def torch_decides() -> bool:
-    """Return whether torch's settings require something that torch alone gives.
+    """Return whether torch's settings require a behaviour that only torch's own product has.
 
-    This is a lower precision, one library less, or the same bits in every process, where a choice by time may
-    be another.
+    This is a lower precision, a disabled library, or the same bits in every process (a choice by measured
+    time may differ between processes).
     """
     if not torch._C._get_mkldnn_enabled() or torch._C._get_deterministic_algorithms():
         return True
@@ -46,12 +46,12 @@ def torch_decides() -> bool:
 
 
 def is_large(kind: str, left: Tensor, right: Tensor) -> bool:
-    """Return whether a product takes so long that its library matters, and any may run it.
+    """Return whether a product is so large that its library matters, and any library may run it.
 
     Args:
         kind: FORWARD, of [N, K] and [M, K]; TO_INPUT, of [N, M] and [M, K]; TO_WEIGHT, of [N, M] and [N, K].
         left: The first operand.
-        right: The second.
+        right: The second operand.
     """
     if not (left.dtype is right.dtype is torch.float32 and left.is_cpu and right.is_cpu):
         return False
@@ -68,20 +68,20 @@ def is_large(kind: str, left: Tensor, right: Tensor) -> bool:
 
 
 def is_torchs_choice(kind: str, left: Tensor, right: Tensor) -> bool:
-    """Return whether torch's own is the fastest for a product, for which :func:`is_large` holds."""
+    """Return whether torch's own library is the fastest for a product; :func:`is_large` must hold."""
     return products.library(kind, *_sizes(kind, left, right)) is libraries(kind)[TORCH]
 
 
 def library_of(kind: str, rows: int, inputs: int, outputs: int, dtype: torch.dtype, fastest: bool) -> Product:
-    """The library for many products of about one size, of plain tensors without gaps on the CPU.
+    """Return the library for many products of about the same size, of plain contiguous CPU tensors.
 
     Args:
-        kind: As in :func:`is_large`.
+        kind: See :func:`is_large`.
         rows: Rows of x.
         inputs: Columns of x.
         outputs: Rows of the weight.
-        dtype: Of all operands.
-        fastest: Whether another than torch's own may be taken.
+        dtype: The dtype of all operands.
+        fastest: Whether another library than torch's own may be used.
     """
     work = rows * inputs * outputs
     if not fastest or work < thresholds.now.product_work or not work:
@@ -92,14 +92,14 @@ def library_of(kind: str, rows: int, inputs: int, outputs: int, dtype: torch.dty
 
 
 def multiply(kind: str, left: Tensor, right: Tensor, added: Tensor | None = None) -> Tensor:
-    """The product, for which :func:`is_large` holds.
+    """Compute a product for which :func:`is_large` holds.
 
     Denormal numbers, which are below 2^-126, may count as 0 (:func:`flushed`).
 
     Args:
-        kind: As in :func:`is_large`.
+        kind: See :func:`is_large`.
         left: The first operand.
-        right: The second.
+        right: The second operand.
         added: [M] or [N, M], float32, to add to the result of FORWARD; None adds nothing.
 
     Returns:
@@ -113,15 +113,15 @@ def multiply(kind: str, left: Tensor, right: Tensor, added: Tensor | None = None
 
 
 def add_product(out: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """FORWARD, for which :func:`is_large` holds, added to the first rows of ``out``.
+    """Add a FORWARD product, for which :func:`is_large` holds, to the first rows of ``out``.
 
     Args:
-        out: [P, M] without gaps, P at least N; it may be written to.
+        out: [P, M], contiguous, P at least N; it may be overwritten.
         left: [N, K].
         right: [M, K].
 
     Returns:
-        [P, M]: ``out``, or another.
+        [P, M]: ``out`` or another tensor.
     """
     left, right = flushed(left), flushed(right)
     run = products.library(FORWARD, *_sizes(FORWARD, left, right))
@@ -137,17 +137,18 @@ def add_product(out: Tensor, left: Tensor, right: Tensor) -> Tensor:
 
 
 def flushed(operand: Tensor) -> Tensor:
-    """An operand of a product, as a copy with 0 for each denormal number where a sample of it has some.
+    """Return an operand of a product, or, if a sample has denormals, a copy with 0 for each denormal.
 
-    A denormal takes a processor a hundred cycles and more. Where distances are smeared by Gaussians, as in
-    SchNet, one entry in 30 is one: the gradient of such a layer's weight took 295 ms, and takes 7 without
-    them. The product is no less exact: the operand's largest number is at least 2^-64, so its product rounds
-    far above all that is left out. An operand whose numbers are all smaller stays as it is.
+    An operation with a denormal takes a processor a hundred cycles or more. If distances are expanded in
+    Gaussians, as in SchNet, one entry in 30 is denormal: the gradient of such a layer's weight took 295 ms,
+    and takes 7 ms without denormals. The product does not become less exact: the operand's largest number is
+    at least 2^-64, so rounding errors are far larger than the omitted terms. An operand whose numbers are all
+    smaller is not changed.
 
     Args:
-        operand: float32, on the CPU, without gaps.
+        operand: float32, on the CPU, contiguous.
     """
-    # Zeros without memory, as torch's gradient of a sign, have nothing to read.
+    # A zero tensor without memory, such as torch's gradient of sign(), cannot be read.
     if not is_memory(operand):
         return operand
     address, count = read_address(operand), operand.numel()
@@ -159,7 +160,7 @@ def flushed(operand: Tensor) -> Tensor:
 
 
 def _sizes(kind: str, left: Tensor, right: Tensor) -> tuple[int, int, int]:
-    """Rows of x, columns of x and rows of the weight."""
+    """Return the number of rows of x, of columns of x, and of rows of the weight."""
     rows, columns = left.shape
     if kind == FORWARD:
         return rows, columns, right.size(0)
@@ -167,9 +168,9 @@ def _sizes(kind: str, left: Tensor, right: Tensor) -> tuple[int, int, int]:
 
 
 def _readable(tensor: Tensor) -> Tensor:
-    """The tensor; or its memory, while it shares that with other tensors until one is written to.
+    """Return the tensor or, if it is a lent copy, a tensor over the shared memory.
 
-    Libraries other than torch's own request memory as a writer would, so that it would be copied first.
+    Libraries other than torch's own request the memory for writing, which would copy a lent tensor first.
     """
     if not is_shared(tensor) or not tensor.is_contiguous():
         return tensor

@@ -1,4 +1,4 @@
-"""Rows where a mask is true, ``x[mask]``, and back: no list of their numbers is made."""
+"""Rows that a mask selects, ``x[mask]``, and the reverse, without a list of row numbers."""
 
 import math
 from typing import Any
@@ -11,12 +11,12 @@ from onehop.native import address, extension
 
 
 def taken(x: Tensor, mask: Tensor, dim: int) -> Tensor:
-    """``x[mask]``: the rows of a tensor in the CPU's memory where a mask is true, without a gradient.
+    """Return ``x[mask]``, the rows of a CPU tensor that a mask selects, without a gradient.
 
     Args:
-        x: [..., *M, ...], without gaps.
-        mask: [*M], bool. Its owner may write to it at any time, in another thread too.
-        dim: The dimension of ``x`` that is the first of the mask.
+        x: [..., *M, ...], contiguous.
+        mask: [*M], bool. Its owner may write to it at any time, also in another thread.
+        dim: The dimension of ``x`` that corresponds to the mask's first dimension.
 
     Returns:
         [..., n, ...] for n true entries.
@@ -27,15 +27,15 @@ def taken(x: Tensor, mask: Tensor, dim: int) -> Tensor:
     out = torch.empty((*x.shape[:dim], call.taken, *x.shape[dim + mask.dim() :]), dtype=x.dtype, device="cpu")
     if extension.take_masked(call, address(x), address(out)):
         return out
-    # Another thread wrote to the mask after its entries were counted: as it is at one moment.
+    # Another thread wrote to the mask after its entries were counted, so a copy of the mask is used.
     return taken(x, mask.clone(), dim)
 
 
 def put(rows: Tensor, mask: Tensor, dim: int, shape: torch.Size) -> Tensor | None:
-    """[..., *M, ...]: rows, [..., n, ...], where the mask is true, and zeros elsewhere.
+    """Put rows, [..., n, ...], where the mask is true, and zeros elsewhere.
 
     Returns:
-        None if the mask has another number of true entries.
+        [..., *M, ...]; None if the mask does not have n true entries.
     """
     rows, mask = rows.contiguous(), mask.contiguous()
     out = torch.empty(shape, dtype=rows.dtype, device="cpu")

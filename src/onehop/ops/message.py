@@ -1,4 +1,4 @@
-"""Messages of a program, reduced over destinations: forward and backward in sweeps over the edges."""
+"""Computation and reduction of a program's messages, forward and backward, in sweeps over the edges."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from onehop.ops.recomputed import Needs, Whole, recomputed
 from onehop.reference.message import message as reference
 
 DTYPES = kernel.DTYPES
-"""What messages are computed in."""
+"""The dtypes in which messages are computed."""
 
 Reductions = tuple[str, ...]
 
 
 def fits(program: Program, reductions: Reductions) -> bool:
-    """Return whether a program is short enough to be run, backward too."""
+    """Return whether a program is short enough to run forward and backward."""
     needs = (True,) * len(program.operands)
     return all(map(kernel.fits, backward_sweeps(program, needs, reductions)))
 
@@ -32,25 +32,25 @@ def reduce_messages(
     reductions: Reductions,
     guarded: Sequence[Tensor] = (),
 ) -> tuple[Tensor, ...]:
-    """Computes the message of every edge and reduces it over each destination, in all these ways at once.
+    """Compute the message of every edge and reduce it over each destination, by all reductions at once.
 
-    Nothing of edges times width is made, but the gradients of operands that have a row for each edge, and the
-    messages themselves where they are wanted.
+    No tensor of size edges times width is made, except gradients of operands with a row for each edge, and
+    the messages themselves if requested.
 
     Args:
         graph: The graph, on the CPU.
-        program: The message; one that :func:`fits`.
-        operands: For each of the program's: [num_src, width], [num_dst, width], or [E, width] in the caller's
-            order of edges; [width] of a fixed row; [rows, columns] of a matrix. All float32, or all float64.
-            Differentiable.
+        program: The program of the message; :func:`fits` must hold.
+        operands: For each operand of the program: [num_src, width], [num_dst, width], or [E, width] in the
+            caller's edge order; [width] for a fixed row; [rows, columns] for a matrix. All float32, or all
+            float64. Differentiable.
         reductions: Some of :data:`onehop.messages.REDUCTIONS`. Gradients of "max" and "min" are those of
             :func:`onehop.reference.aggregate`.
-        guarded: Tensors that the operands are made of, perhaps as copies: a write to one of them before the
-            backward pass is torch's error.
+        guarded: Tensors from which the operands are made; torch raises an error if one is written to before
+            the backward pass.
 
     Returns:
-        For each reduction, [num_dst, width of the message], 0 for destinations without edges; for "edges"
-        the messages, [E, width], in the caller's order of edges.
+        For each reduction, [num_dst, width of the message], 0 for destinations without edges; for "edges" the
+        messages, [E, width], in the caller's edge order.
     """
     messages = _Messages(graph, program, reductions, tuple(guarded))
     reduced: tuple[Tensor, ...] = recomputed(messages, *operands)
@@ -64,8 +64,8 @@ class _Messages(Whole):
     Attributes:
         graph: The graph.
         program: The message.
-        reductions: How they are reduced.
-        guarded: Tensors whose writes before the backward pass autograd reports.
+        reductions: The reductions.
+        guarded: Tensors; autograd reports writes to them before the backward pass.
     """
 
     graph: Graph
@@ -74,9 +74,9 @@ class _Messages(Whole):
     guarded: tuple[Tensor, ...] = ()
 
     def forward(self, operands: Sequence[Tensor]) -> tuple[tuple[Tensor, ...], tuple[Tensor | None, ...]]:
-        """The reductions, and the results of the program's steps over rows, followed by the extrema.
+        """Return the reductions, and the results of the program's steps over rows, followed by the extrema.
 
-        A step's result is None if nothing needs it.
+        A step's result is None if it is not needed.
         """
         tensors = dict(enumerate(operands))
         results = _run(self.graph, forward_sweeps(self.program, self.reductions), tensors)
@@ -93,7 +93,7 @@ class _Messages(Whole):
     def gradients(
         self, needs: Needs, operands: Sequence[Tensor], saved: Sequence[Any], *grads: Tensor | None
     ) -> tuple[Tensor, ...]:
-        """The gradients of those operands that need one."""
+        """Return the gradients of the operands that need one."""
         graph, program = self.graph, self.program
         steps = len(program.of_rows)
         inputs, each = (*operands, *saved[:steps]), iter(saved[steps:])
@@ -107,7 +107,7 @@ class _Messages(Whole):
             ties = iter(_run(graph, (ties_sweep(program, reductions),), tensors))
             for place, extremum in extrema.items():
                 _, count = next(ties)
-                # The zeros that torch's outputs start from tie too. Each share overwrites the count.
+                # torch's outputs start from zeros, which can tie too. Each share overwrites the count.
                 tensors[len(inputs) + place] = torch.div(pulled[place], count.add_(extremum == 0), out=count)
         gradients: dict[int, Tensor] = {}
         for at, tensor in _run(graph, backward_sweeps(program, needs, reductions), tensors):
@@ -120,15 +120,15 @@ class _Messages(Whole):
         )
 
     def whole(self, *operands: Tensor) -> tuple[Tensor, ...]:
-        """The reductions, with a message for each edge, as PyG makes them."""
+        """Return the reductions, computed from a message for each edge as in PyG."""
         edges = self.graph.edge_index()
         return reference(edges, self.graph.num_dst, self.program, operands, self.reductions)
 
 
 def _run(graph: Graph, sweeps: Sequence[Sweep], tensors: dict[int, Tensor]) -> list[tuple[int, Tensor]]:
-    """Runs sweeps on numbered tensors; adds results of steps over rows to them, and returns the others.
+    """Run sweeps on numbered tensors; add results of steps over rows to them, and return other results.
 
-    Each is paired with the number of what it is of.
+    Each result is paired with the number ``of`` from :class:`.Result`.
     """
     others: list[tuple[int, Tensor]] = []
     first = max(tensors) + 1
@@ -147,7 +147,7 @@ def _run(graph: Graph, sweeps: Sequence[Sweep], tensors: dict[int, Tensor]) -> l
 
 
 def _of_messages(graph: Graph, reductions: Reductions, grads: Sequence[Tensor]) -> list[Tensor]:
-    """Gradients of sums, and of half the sums of squares, from the gradients of what was made of the sums."""
+    """Return gradients of sums, and of half the sums of squares, from the gradients of the reductions."""
     shares = graph.inverse_in_degrees(grads[0].dtype).view(-1, 1)
     factors = {"mean": shares, "squares": 2 * shares}
     return [

@@ -9,13 +9,13 @@ LIBRARY = torch.library.Library("onehop", "DEF")
 
 
 def define(name: str, kernel: Callable[..., Any], fake: Callable[..., Any], schema: str = "") -> None:
-    """Registers an operator that is stated by its kernel and not by a call.
+    """Register an operator that is defined by its kernel and not by a call.
 
     Args:
-        name: Its name.
-        kernel: What runs, on any device.
+        name: The operator's name.
+        kernel: The function that runs, on any device.
         fake: Returns results of the same shapes and dtypes without data.
-        schema: Its operands and results; empty means those of the kernel's annotations.
+        schema: The operands and results; empty means that they follow from the kernel's annotations.
     """
     LIBRARY.define(name + (schema or torch.library.infer_schema(kernel, mutates_args=())))
     LIBRARY.impl(name, kernel, "CompositeExplicitAutograd")

@@ -1,7 +1,7 @@
-"""Weighted sums in which each weight is of one column, or of a few.
+"""Weighted sums in which each weight belongs to one column or a few columns.
 
-The kernels of aggregation read the edges once for each head. Where heads are this narrow, the message of an
-edge, its row times its weights, is computed column beside column instead.
+The aggregation kernels read the edges once for each head. For narrow heads, a compiled message, the source's
+row times the expanded weights, reads the edges once for all heads.
 """
 
 from functools import lru_cache
@@ -16,14 +16,14 @@ from onehop.ops.message import DTYPES, fits, reduce_messages
 
 
 def are_narrow(graph: Graph, x: Tensor, weight: Tensor, reduce: str, backend: str) -> bool:
-    """Return whether :func:`reduce_by_columns` computes a weighted sum, and sooner.
+    """Return whether :func:`reduce_by_columns` can compute a weighted sum, and is faster.
 
     Args:
         graph: The graph.
         x: [num_src, F].
         weight: [E, H] or [E].
         reduce: "sum" or "mean".
-        backend: Name of the backend; empty means the best that can.
+        backend: Name of the backend; empty means the best available one.
     """
     if weight.dim() == 1:
         return False
@@ -43,12 +43,12 @@ def are_narrow(graph: Graph, x: Tensor, weight: Tensor, reduce: str, backend: st
 
 
 def reduce_by_columns(graph: Graph, x: Tensor, weight: Tensor, reduce: str) -> Tensor:
-    """Computes the weighted sum or mean of sources, for which :func:`are_narrow` holds.
+    """Compute the weighted sum or mean of sources; :func:`are_narrow` must hold.
 
     Args:
         graph: The graph.
         x: [num_src, F]. Differentiable.
-        weight: [E, H], in the caller's order of edges. Differentiable.
+        weight: [E, H], in the caller's edge order. Differentiable.
         reduce: "sum" or "mean".
 
     Returns:

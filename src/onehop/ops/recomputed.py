@@ -1,4 +1,4 @@
-"""Computations that run piece by piece, and again in the backward pass, so that nothing large is kept."""
+"""Computations that run piece by piece, and again in the backward pass, so that nothing large is stored."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -12,65 +12,65 @@ from onehop.ops.batching import for_each
 from onehop.ops.contexts import in_memory, materialized
 
 Needs = tuple[bool, ...]
-"""For each operand, whether its gradient is needed."""
+"""Whether the gradient is needed, for each operand."""
 
 
 class Pieces(Protocol):
     """A computation for :func:`recomputed`."""
 
     def forward(self, operands: Sequence[Tensor]) -> tuple[Any, tuple[Tensor | None, ...]]:
-        """Computes the result, piece by piece; nothing is recorded for autograd.
+        """Compute the result piece by piece; autograd records nothing.
 
         Returns:
-            A tensor or a tuple of tensors, and what the backward pass needs besides the operands.
+            A tensor or a tuple of tensors, and the tensors that the backward pass needs besides the operands.
         """
         ...
 
     def gradients(
         self, needs: Needs, operands: Sequence[Tensor], saved: Sequence[Any], *grads: Tensor | None
     ) -> tuple[Tensor, ...]:
-        """Computes the gradients of the operands that need one, in order, piece by piece.
+        """Compute the gradients of the operands that need one, in order, piece by piece.
 
         Args:
-            needs: Which operands do.
+            needs: Whether each operand needs a gradient.
             operands: The operands.
-            saved: What :meth:`forward` returned besides the result.
-            *grads: For each result, its gradient; None for one that has none. They own their memory.
+            saved: The tensors that :meth:`forward` returned besides the result.
+            *grads: The gradient of each result, or None. They own their memory.
         """
         ...
 
     def differentiable(
         self, needs: Needs, operands: Sequence[Tensor], *grads: Tensor | None
     ) -> Sequence[Tensor | None]:
-        """Computes the same gradients, as functions that can be differentiated again."""
+        """Compute the same gradients by differentiable functions."""
         ...
 
 
 class Whole(ABC):
-    """Pieces whose result differentiable functions can compute too, with the memory of all pieces at once."""
+    """Pieces whose result can also be computed by differentiable functions, with the memory of all pieces."""
 
     @abstractmethod
     def whole(self, *operands: Tensor) -> Any:
-        """Computes the result: a tensor or a tuple of tensors."""
+        """Compute the result by differentiable functions: a tensor or a tuple of tensors."""
 
     def forward(self, operands: Sequence[Tensor]) -> tuple[Any, tuple[Tensor | None, ...]]:
-        """Computes the result, as :meth:`Pieces.forward`; nothing else is kept."""
+        """Compute the result; see :meth:`Pieces.forward`. Nothing else is saved."""
         return self.whole(*operands), ()
 
     def differentiable(
         self, needs: Needs, operands: Sequence[Tensor], *grads: Tensor | None
     ) -> tuple[Tensor, ...]:
-        """Computes the gradients of the operands that need one, as :meth:`Pieces.differentiable`."""
+        """Compute the gradients of the operands that need one; see :meth:`Pieces.differentiable`."""
         return differentiated(self.whole, needs, operands, grads)
 
 
 def recomputed(pieces: Pieces, *operands: Tensor) -> Any:
-    """Runs a computation piece by piece, and its backward pass too, which makes each piece again.
+    """Run a computation and its backward pass piece by piece; the backward pass makes each piece again.
 
-    Autograd keeps the operands and what the computation says, and notices writes to them. A backward pass
-    that is itself recorded (``create_graph=True``) does not run in pieces. A batch of gradients
-    (``is_grads_batched=True``, ``torch.vmap`` over ``torch.autograd.grad``) runs one by one, because pieces
-    read and write memory, which a batched tensor does not have.
+    Autograd saves the operands and the tensors that the computation returns for it, and notices writes to
+    them. A backward pass that is itself recorded (``create_graph=True``) does not run in pieces. A batch of
+    gradients (``is_grads_batched=True``, ``torch.vmap`` over ``torch.autograd.grad``) runs one by one,
+    because pieces read and write memory, which a batched tensor does not have.
 
     Args:
         pieces: The computation.
@@ -79,7 +79,7 @@ def recomputed(pieces: Pieces, *operands: Tensor) -> Any:
     Returns:
         The result of ``pieces.forward``.
     """
-    for operand in operands:  # as in_memory, with no call where nothing is copied
+    for operand in operands:  # this is in_memory(), without a call if nothing is copied
         if operand.is_neg() or operand._is_zerotensor() or operand.is_conj():
             operands = tuple(map(in_memory, operands))
     if torch.is_grad_enabled() and any(operand.requires_grad for operand in operands):
@@ -94,19 +94,20 @@ def differentiated(
     grads: Sequence[Tensor | None],
     again: bool = True,
 ) -> tuple[Tensor, ...]:
-    """Computes the gradients of a differentiable function, which can be differentiated again by default.
+    """Compute the gradients of a differentiable function; by default they are differentiable.
 
     Args:
         whole: Takes the operands and returns a tensor or a tuple of tensors, all pieces at once.
-        needs: Which of the operands need a gradient.
+        needs: Whether each operand needs a gradient.
         operands: The operands.
-        grads: For each result, its gradient, or None.
+        grads: The gradient of each result, or None.
         again: Whether the gradients can be differentiated.
 
     Returns:
         The gradients of the operands that need one, in order.
     """
-    # Views, because an operand may have been made from another. torch.vmap allows no new leaves.
+    # Views are used, because an operand may have been made from another one, and torch.vmap allows no new
+    # leaf tensors.
     inputs = [t.view_as(t) if need else t for t, need in zip(operands, needs, strict=True)]
     out = whole(*inputs)
     results = (out,) if isinstance(out, Tensor) else out
@@ -139,7 +140,7 @@ class _Recomputed(torch.autograd.Function):
                 grads = materialized(grads)
         if not has_grad:
             return (None,) * (1 + len(needs))
-        # Once, because a checkpoint makes each saved tensor again when it is read.
+        # The saved tensors are read only once, because a checkpoint makes each of them again when it is read.
         saved, pieces = ctx.saved_tensors, ctx.pieces
         operands, others = saved[: len(needs)], saved[len(needs) :]
         if torch.is_grad_enabled():

@@ -1,6 +1,7 @@
-"""Rows by an index, and back: ``gather`` and ``scatter``.
+"""Rows by an index, and the reverse: ``gather`` and ``scatter``.
 
-Both are aggregation over the graph of the index (:mod:`onehop.graph.index`): each is the other's gradient.
+Both are aggregations over the graph of the index (:mod:`onehop.graph.index`), and each is the gradient of the
+other.
 """
 
 import math
@@ -25,15 +26,15 @@ _length_of_modes = torch._C._len_torch_dispatch_stack
 
 
 def gather(x: Tensor, index: Tensor, *, backend: str | None = None) -> Tensor:
-    """Gathers rows: ``out[e] = x[index[e]]``.
+    """Gather rows: ``out[e] = x[index[e]]``.
 
-    Its gradient adds up the rows that are gathered several times, in one order, whatever the number of
-    threads.
+    The gradient adds up the rows that are gathered several times, in an order that does not depend on the
+    number of threads.
 
     Args:
         x: [N, ...], float32, float64, bfloat16 or float16. Differentiable.
-        index: [E], int32 or int64, from 0 to N - 1. What is derived from it is kept while it is unchanged.
-        backend: Name of the backend; None means the best that can.
+        index: [E], int32 or int64, from 0 to N - 1. The graph made from it is cached while it is unchanged.
+        backend: Name of the backend; None means the best available one.
 
     Returns:
         [E, ...].
@@ -68,22 +69,22 @@ def scatter(
     empty: float = 0.0,
     backend: str | None = None,
 ) -> Tensor:
-    """Reduces the values of each row: ``out[i] = reduce over entries e with index[e] = i of values[e]``.
+    """Reduce the values of each row: ``out[i] = reduce over entries e with index[e] = i of values[e]``.
 
-    An index that ascends is not sorted. Sums are added up in one order, whatever the number of threads, and
-    those of 16-bit values in float32.
+    An ascending index need not be sorted. The order of a sum does not depend on the number of threads, and
+    16-bit values are added up in float32.
 
     Args:
         values: [E, ...], float32, float64, bfloat16 or float16. Differentiable.
-        index: [E], int32 or int64, from 0 to ``num_rows`` - 1. What is derived from it is kept while it is
+        index: [E], int32 or int64, from 0 to ``num_rows`` - 1. The graph made from it is cached while it is
             unchanged.
         num_rows: Number of rows of the result; None means one more than the largest entry of ``index``.
         reduce: "sum" (or "add"), "mean", "max" or "min". NaN wins over every number.
-        ties: Where the gradient of a max or min goes if several entries reach it: "share" splits it evenly,
-            as PyG and torch do; "first" and "last" give it to the first or last of them, as torch_scatter
-            does, and pass over NaN. They take float32 and float64.
+        ties: Which entries get the gradient of a max or min if several entries tie: "share" splits it evenly,
+            as in PyG and torch; "first" and "last" give it to the first or last of them, as in torch_scatter,
+            and skip NaN. "first" and "last" require float32 or float64.
         empty: The max and min of rows without entries; 0 as in PyG. Their sum and mean is 0.
-        backend: Name of the backend; None means the best that can.
+        backend: Name of the backend; None means the best available one.
 
     Returns:
         [num_rows, ...].
@@ -127,7 +128,7 @@ def scatter(
 
 
 def gathered(graph: Any, x: Tensor, backend: str = "") -> Tensor:
-    """Runs :func:`gather` on a graph of :func:`graph_of_index`, for operands that were checked."""
+    """Run :func:`gather` on a graph of :func:`graph_of_index`, with checked operands."""
     call = Aggregate(
         x=_as_matrix(x), graph=graph.number, rows=graph.num_src, transposed=True, backend=backend
     )
@@ -136,7 +137,7 @@ def gathered(graph: Any, x: Tensor, backend: str = "") -> Tensor:
 
 
 def scattered(graph: Any, values: Tensor, reduce: str, backend: str = "", *, widen: bool = False) -> Tensor:
-    """Runs :func:`scatter` on a graph, with 0 in rows without entries; ties share the gradient.
+    """Run :func:`scatter` on a graph, with 0 in rows without entries; ties share the gradient.
 
     ``widen`` leaves the result of 16-bit values in float32.
     """
@@ -144,22 +145,24 @@ def scattered(graph: Any, values: Tensor, reduce: str, backend: str = "", *, wid
     if values.dim() == 2:
         return out
     shape = (graph.num_dst, *values.shape[1:])
-    # Gradients of extrema read the result: of a view of it, autograd notices writes.
+    # Gradients of extrema read the result, so it is a normal view: autograd notices writes to it.
     return _unsafe_view(out, shape) if reduce in ("sum", "mean") else out.view(shape)
 
 
 def graph_of_index(index: Tensor, rows: int, blocks: int = 1) -> Graph | GraphInProgram:
-    """The graph of an index, which is kept; in a program and under a mode, its handle.
+    """Return the cached graph of an index; in a program and under a mode, its handle.
 
-    All of the index is compared before a kept graph is used: indices are often filled anew, by NumPy too.
+    The whole index is compared before a cached graph is used, because indices are often overwritten, also
+    through NumPy.
 
     Args:
         index: [E].
         rows: The number of rows.
-        blocks: How many blocks of ``rows`` rows follow each other. The index applies to all; 1 in a program.
+        blocks: Number of consecutive blocks of ``rows`` rows. The index applies to every block; 1 in a
+            program.
 
     Raises:
-        ArgumentError, IndexRangeError: As :meth:`onehop.Graph.from_index`.
+        ArgumentError, IndexRangeError: See :meth:`onehop.Graph.from_index`.
     """
     if torch.compiler.is_compiling() or _length_of_modes():
         handle = torch.ops.onehop.find_index(index, rows)
@@ -172,13 +175,13 @@ def graph_of_index(index: Tensor, rows: int, blocks: int = 1) -> Graph | GraphIn
 def _new_graph(index: Tensor, rows: int, blocks: int) -> Graph:
     if blocks == 1:
         return Graph.from_index(index, rows)
-    # Numbers that are out of range in the first and in the last block are so in the whole.
+    # A number that is out of range in the first and the last block is out of range in the joint index.
     firsts = torch.arange(blocks, dtype=torch.int64, device=index.device).mul_(rows)
     return Graph.from_index((firsts.unsqueeze(1) + index).flatten(), blocks * rows)
 
 
 def _as_matrix(rows: Tensor) -> Tensor:
-    """[N, ...] as [N, F]."""
+    """Return rows [N, ...] as a matrix [N, F]."""
     return rows if rows.dim() == 2 else rows.reshape(rows.size(0), math.prod(rows.shape[1:]))
 
 
@@ -194,7 +197,7 @@ def _check(name: str, rows: Tensor, index: Tensor) -> None:
 
 
 def _find_index(index: Tensor, rows: int) -> Tensor:
-    """Finds or makes the graph when a program runs."""
+    """Looks up or makes the graph when a program runs."""
     graph = remembered(index, key=("index", rows, 1), make=lambda: _new_graph(index, rows, 1), whole=True)
     return handle_of(graph)
 

@@ -1,9 +1,10 @@
-"""Statistics of rows, scaled by functions of the degree, times a matrix: without those that are side by side.
+"""Statistics of rows, scaled by functions of the degree, times a matrix, without joining all of them.
 
-Principal neighbourhood aggregation (https://arxiv.org/abs/2004.05718) puts A statistics times S scales side
-by side, [N, S A F], and multiplies them. Rows of one degree have the same scales, so their statistics are
-multiplied by one sum of the matrices of all scales: S times fewer products. Rows of rare degrees are
-multiplied by all matrices, and then scaled. A few rows at a time, nothing wider than A F or S M is made.
+Principal neighbourhood aggregation (https://arxiv.org/abs/2004.05718) concatenates A statistics times S
+scales, [N, S A F], and multiplies them. Rows of the same degree have the same scales, so here their
+statistics are multiplied by one sum of the matrices of all scales: S times fewer products. Rows of rare
+degrees are multiplied by all matrices, and then scaled. A few rows are processed at a time, and no matrix is
+wider than A F or S M.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,9 +29,9 @@ class RowBlock:
     """A block of rows.
 
     Attributes:
-        begin: Its first place in the order,
-        end: and the one after its last.
-        alike: Whether its rows have one degree.
+        begin: The first position of the block in the order.
+        end: The position after the last.
+        alike: Whether all rows have the same degree.
     """
 
     begin: int
@@ -40,11 +41,11 @@ class RowBlock:
 
 @dataclass(frozen=True, slots=True)
 class RowsByDegree:
-    """Rows of a graph, ordered so that rows of one degree are next to each other.
+    """Rows of a graph, ordered so that rows of the same degree are consecutive.
 
     Attributes:
-        order: [num_dst], int64: numbers of the rows.
-        blocks: What they are divided into.
+        order: [num_dst], int64: the numbers of the rows.
+        blocks: The blocks of rows.
     """
 
     order: Tensor
@@ -52,17 +53,17 @@ class RowsByDegree:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the order."""
+        """The number of bytes of the order."""
         return self.order.nbytes
 
 
 def rows_by_degree(graph: Graph, fewest: int, most: int) -> RowsByDegree:
-    """Rows of a graph in blocks by their degrees; found once for a graph.
+    """Return the rows of a graph in blocks by their degrees, cached with the graph.
 
     Args:
         graph: The graph.
-        fewest: How many rows of one degree there must be for blocks of their own.
-        most: Rows of a block.
+        fewest: How many rows of a degree there must be for separate blocks.
+        most: The maximal number of rows of a block.
     """
     key = ("rows by degree", fewest, most)
     with graph.lock:
@@ -100,24 +101,26 @@ def scaled_statistics(
     weight: Tensor,
     fastest: bool = False,
 ) -> Tensor:
-    """Statistics of each destination, times each of its scales, times a matrix.
+    """Compute statistics of each destination, times each of its scales, times a matrix.
 
-    ``out[i] = sum over scales s of scales[i, s] * (all statistics of i, side by side) weight[s]``
+    ``out[i] = sum over scales s of scales[i, s] * (all statistics of i, concatenated) weight[s]``
 
     Args:
-        graph: Whose rows they are, on the CPU.
-        reduced: [num_dst, F] each, float32 or float64: what statistics are made of, by name. Differentiable.
-        statistics: Names in ``reduced``, or "var" or "std", which are made of its "mean" and "squares", the
-            mean of the squares.
-        scales: [num_dst, S], of the same dtype; equal for destinations of equal degrees, which is not
-            checked. No gradient passes through them.
+        graph: The graph that the rows belong to, on the CPU.
+        reduced: [num_dst, F] each, float32 or float64: the reductions from which statistics are made, by
+            name. Differentiable.
+        statistics: Names in ``reduced``, or "var" or "std", which are computed from "mean" and "squares" (the
+            mean of the squares).
+        scales: [num_dst, S], of the same dtype; they must be equal for destinations of equal degrees, which
+            is not checked. No gradient passes through them.
         weight: [S, statistics * F, M], of the same dtype. Differentiable.
         fastest: Whether products may run in another library than torch's own.
 
     Returns:
         [num_dst, M].
     """
-    # As many rows as two blocks of messages: products of fewer do not fill the libraries' own blocks.
+    # A block has as many bytes as two blocks of messages; products of fewer rows do not fill the libraries'
+    # own blocks.
     most = 2 * thresholds.now.block_bytes // max(weight.size(1) * weight.element_size(), 1)
     by_degree = rows_by_degree(graph, thresholds.now.degree_rows, max(most, thresholds.now.block_edges))
     run = _Run(by_degree, tuple(reduced), tuple(statistics), scales.detach(), fastest)
@@ -127,14 +130,14 @@ def scaled_statistics(
 
 @dataclass(frozen=True, slots=True)
 class _Run(Whole):
-    """One product.
+    """One call of :func:`scaled_statistics`.
 
     Attributes:
         by_degree: The rows.
-        names: Of what statistics are made of.
-        statistics: Which there are.
+        names: The names of the reductions.
+        statistics: The names of the statistics.
         scales: [N, S].
-        fastest: Whether the library of its products may be chosen.
+        fastest: Whether products may run in another library than torch's own.
     """
 
     by_degree: RowsByDegree
@@ -144,7 +147,7 @@ class _Run(Whole):
     fastest: bool
 
     def forward(self, operands: Sequence[Tensor]) -> tuple[Tensor, tuple[()]]:
-        """The product of the weight and what statistics are made of, unrecorded."""
+        """Return the product of the statistics and the weight, without recording."""
         weight, *reduced = operands
         with torch.no_grad():
             turned, times = weight.transpose(1, 2).contiguous(), self._library(FORWARD, weight.shape)
@@ -163,11 +166,11 @@ class _Run(Whole):
     def gradients(
         self, needs: Needs, operands: Sequence[Tensor], saved: Sequence[Any], *grads: Tensor | None
     ) -> tuple[Tensor, ...]:
-        """The gradients of the weight and of the reduced rows, of those that need one."""
+        """Return the gradients of the weight and of the reduced rows, for those that need one."""
         (weight, *reduced), (grad,) = operands, grads
         assert grad is not None
         scales_count, height, width = weight.shape
-        # [statistics * F, S * M].
+        # wide is [statistics * F, S * M].
         wide, grad = weight.transpose(0, 1).flatten(1), grad.contiguous()
         times = self._library(FORWARD, (scales_count, width, height))
         over_rows = self._library(TO_WEIGHT, (scales_count, width, height))
@@ -203,7 +206,7 @@ class _Run(Whole):
         return (*([of_weight] if needs[0] else []), *of_reduced)
 
     def whole(self, *operands: Tensor) -> Tensor:
-        """The product, with all statistics side by side."""
+        """Return the product, computed with all statistics concatenated."""
         weight, *reduced = operands
         named = dict(zip(self.names, reduced, strict=True))
         return reference(named, self.statistics, self.scales, weight)
@@ -213,7 +216,7 @@ class _Run(Whole):
             yield block, self.by_degree.order[block.begin : block.end]
 
     def _side(self, pieces: Sequence[Tensor]) -> Tensor:
-        """[rows, statistics * F]."""
+        """Return the concatenated statistics of some rows, [rows, statistics * F]."""
         named = dict(zip(self.names, pieces, strict=True))
         columns = [
             _OF_MEANS[name](named["mean"], named["squares"]) if name in _OF_MEANS else named[name]
@@ -222,13 +225,13 @@ class _Run(Whole):
         return torch.cat(columns, 1)
 
     def _library(self, kind: str, sizes: Sequence[int]) -> Product:
-        """The library for products of a block with a matrix of each scale, of these sizes."""
+        """Return the library for products of a block with one scale's matrix, for these sizes."""
         blocks = self.by_degree.blocks
         rows = max((block.end - block.begin for block in blocks), default=0)
         _, inputs, outputs = sizes
         return library_of(kind, rows, inputs, outputs, self.scales.dtype, self.fastest)
 
     def _matrix(self, weight: Tensor, rows: Tensor) -> Tensor:
-        """[statistics * F, M], or the other way round: by which rows of one degree are multiplied."""
+        """Return the matrix for rows of the same degree, [statistics * F, M], or its transpose."""
         scales = take_rows(self.scales, rows[:1])
         return (scales @ weight.reshape(weight.size(0), -1)).view(weight.shape[1:])

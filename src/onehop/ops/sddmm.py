@@ -1,4 +1,4 @@
-"""Sampled dense-dense product, a dot product for every edge: ``onehop::sddmm``."""
+"""The sampled dense-dense product, a dot product for every edge: ``onehop::sddmm``."""
 
 from typing import Any, overload
 
@@ -19,17 +19,18 @@ def sddmm(graph: Graph, dst: Tensor, src: Tensor, *, backend: str | None = None)
 @overload
 def sddmm(graph: SciPyMatrix, dst: Array, src: Array, *, backend: str | None = None) -> Array: ...
 def sddmm(graph: Graph | SciPyMatrix, dst: Any, src: Any, *, backend: str | None = None) -> Tensor | Array:
-    """For every edge e = (j -> i): ``out[e] = dst[i] . src[j]``, for each head.
+    """Compute ``out[e] = dst[i] . src[j]`` for every edge e = (j -> i) and each head.
 
     Args:
         graph: The graph; or a sparse matrix of SciPy, [num_dst, num_src], whose entries are edges from
             columns to rows. Then ``dst`` and ``src`` may be NumPy arrays, and so is the result.
         dst: [num_dst, F] or [num_dst, H, F]. Differentiable.
         src: [num_src, F] or [num_src, H, F], on the same device. Differentiable.
-        backend: Name of the backend; None means the best that can.
+        backend: Name of the backend; None means the best available one.
 
     Returns:
-        [E] or [E, H], in the caller's edge order, of the promoted dtype; added up in float32 for 16 bits.
+        [E] or [E, H], in the caller's edge order, of the promoted dtype; 16-bit products are added up in
+        float32.
 
     Raises:
         ArgumentError: A shape, dtype or device does not fit.
@@ -77,7 +78,7 @@ class _Sddmm(Operator[Sddmm]):
         return with_edges(results, call.edges)
 
     def saved(self, call: Sddmm, results: Any, needs: tuple[str, ...]) -> tuple[Sddmm, tuple[Tensor, ...]]:
-        # Each end's gradient is a sum of the other's rows.
+        # The gradient of each end is a sum of the other end's rows.
         call = call if "src" in needs else call._replace(dst=None)  # type: ignore[arg-type]
         return call if "dst" in needs else call._replace(src=None), ()  # type: ignore[arg-type]
 
@@ -92,7 +93,7 @@ class _Sddmm(Operator[Sddmm]):
 
 
 def _weighted_sum(call: Sddmm, x: Tensor, weight: Tensor, shape: torch.Size, transposed: bool) -> Tensor:
-    """[N, H, F] of this shape: the sum of the other end's rows, each times its edge's gradient."""
+    """Return the sum of the other end's rows, each times its edge's gradient, in this shape, [N, H, F]."""
     if not shape[1]:
         return x.new_zeros(shape)
     summed: Tensor = run(

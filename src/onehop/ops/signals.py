@@ -1,4 +1,4 @@
-"""Signals on one graph: features with dimensions in front of the nodes, such as [batch, time, nodes, F]."""
+"""Signals on one graph: features with dimensions before the nodes, such as [batch, time, nodes, F]."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,18 +10,18 @@ from onehop.graph import Graph
 
 
 def on_signals(graph: Graph, run: Callable[[Tensor], Tensor], x: Any, weight: Any, node_dim: Any) -> Tensor:
-    """Runs an aggregation of rows once for all signals, which become further columns of a row.
+    """Run an aggregation of rows once for all signals, which become further columns of a row.
 
     Args:
         graph: The graph.
-        run: Aggregates [num_src, ...]; with a weight of each head [num_src, H, D].
-        x: The features of all signals; ``run`` checks what it gets of them.
-        weight: The weight of the aggregation, which tells whether a row has heads.
-        node_dim: The dimension of ``x`` in which the nodes are; the signals are in front of it.
+        run: Aggregates [num_src, ...]; with a weight for each head, [num_src, H, D].
+        x: The features of all signals; ``run`` checks what it gets.
+        weight: The weight of the aggregation; its shape shows whether a row has heads.
+        node_dim: The dimension of ``x`` that indexes the nodes; the signals are the dimensions before it.
 
     Raises:
-        ArgumentError: ``x`` has no such dimension, another number of nodes in it, or no heads for such a
-            weight.
+        ArgumentError: ``x`` has no dimension ``node_dim``, another number of nodes, or no heads although the
+            weight has.
     """
     if not isinstance(x, Tensor) or not x.dim():
         return run(x)
@@ -44,7 +44,7 @@ def on_signals(graph: Graph, run: Callable[[Tensor], Tensor], x: Any, weight: An
             f"weight: a weight for each edge and head, {list(weight.shape)}, needs x of shape "
             f"[..., num_src, {weight.size(1)}, D], got {list(x.shape)} with nodes in dimension {leading}."
         )
-    # The columns of a head, of all signals, are next to each other.
+    # The columns of a head, for all signals, are consecutive.
     by_head = rows.movedim(-2, 1)
     out = run(by_head.flatten(2))
     return out.reshape(out.size(0), *by_head.shape[1:]).movedim(1, -2).movedim(0, leading)

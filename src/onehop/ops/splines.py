@@ -8,8 +8,8 @@ from torch import Tensor
 from onehop.errors import ArgumentError
 from onehop.ops.typed import typed_product
 
-# The pieces of the uniform B-spline of each degree over [0, 1), the last of which belongs to the next knot:
-# C. de Boor, A Practical Guide to Splines, chapter IX.
+# For each degree, the pieces of the uniform B-spline over [0, 1); the last piece belongs to the next knot.
+# Source: C. de Boor, A Practical Guide to Splines, chapter IX.
 _PIECES: dict[int, list[Callable[[Tensor], Tensor]]] = {
     1: [lambda v: 1 - v, lambda v: v],
     2: [lambda v: (1 - v) ** 2 / 2, lambda v: v * (1 - v) + 0.5, lambda v: v**2 / 2],
@@ -25,17 +25,18 @@ _PIECES: dict[int, list[Callable[[Tensor], Tensor]]] = {
 def spline_basis(
     pseudo: Tensor, kernel_size: Tensor, is_open_spline: Tensor, degree: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """Computes the B-splines that are not zero at each point, and which they are.
+    """Compute the B-splines that are not zero at each point, and their numbers.
 
     Args:
         pseudo: [E, D], floating point: points, usually in [0, 1).
         kernel_size: [D], int64: the number of splines along each dimension.
-        is_open_spline: [D]: whether the splines of a dimension end at its borders; if not, they go around.
+        is_open_spline: [D]: whether the splines of a dimension end at its borders; otherwise they are
+            periodic.
         degree: 1, 2 or 3.
 
     Returns:
         [E, S] and [E, S], S = (degree + 1) ** D: products of splines, differentiable in ``pseudo``, and their
-        numbers, int64, the first dimension fastest.
+        numbers, int64, counted along the first dimension fastest.
 
     Raises:
         ArgumentError: A shape or the degree does not fit.
@@ -59,14 +60,14 @@ def spline_basis(
     for dim in range(dims):
         splines = torch.stack([piece(within[:, dim]) for piece in _PIECES[degree]], 1)
         numbers = (first[:, dim, None].long() + place) % kernel_size[dim] * strides[dim]
-        # The first dimension fastest.
+        # The first dimension varies fastest.
         basis = (splines.unsqueeze(2) * basis.unsqueeze(1)).flatten(1)
         number = (numbers.unsqueeze(2) + number.unsqueeze(1)).flatten(1)
     return basis, number
 
 
 def spline_weighting(x: Tensor, weight: Tensor, basis: Tensor, weight_index: Tensor) -> Tensor:
-    """Multiplies each row by the sum of its matrices, weighted by ``basis``.
+    """Multiply each row by the sum of its matrices, weighted by ``basis``.
 
     Args:
         x: [E, K].
@@ -86,7 +87,7 @@ def spline_weighting(x: Tensor, weight: Tensor, basis: Tensor, weight_index: Ten
             f"x, weight, basis, weight_index: expected [E, K], [matrices, K, M], [E, S] and [E, S], got "
             f"{list(x.shape)}, {list(weight.shape)}, {list(basis.shape)} and {list(weight_index.shape)}."
         )
-    # Pairs of a row and a matrix, matrix after matrix.
+    # Pairs of a row and a matrix, ordered by matrix.
     order = weight_index.flatten().argsort(stable=True)
     rows = order // splines
     counts = torch.bincount(weight_index.flatten(), minlength=weight.size(0)).tolist()

@@ -1,8 +1,8 @@
-"""Products of rows with the matrix of their type, and the sums of such products over edges of several types.
+"""Products of rows with the matrix of their type, and their sums over edges of several types.
 
-What an edge contributes often depends on its type and on one of its ends only. Then it is computed once for
-each pair of a type and a node that occurs, not for each edge. Pairs are numbered type by type, so that the
-rows of all pairs of a type are multiplied by its matrix in one product.
+If the contribution of an edge depends only on its type and one of its ends, it is computed once for each pair
+of a type and a node that occurs, not for each edge. Pairs are numbered type by type, so that the rows of all
+pairs of a type are multiplied by its matrix in one product.
 """
 
 import functools
@@ -25,7 +25,7 @@ from onehop.reference.typed import typed_product as reference
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """The pairs of a type and a node that edges have at one end, ordered by type, then by node.
+    """The pairs (type, node) that occur at one end of edges, ordered by type, then by node.
 
     Attributes:
         nodes: [P], int64: the node of each pair.
@@ -38,15 +38,15 @@ class Pairs:
     of_edges: Tensor
 
     def multiplied(self, x: Tensor, matrices: Tensor, fastest: bool = False) -> Tensor:
-        """[P, M]: the row of each pair's node in ``x``, [N, K], times its type's matrix [K, M]."""
+        """Return, for each pair, its node's row in ``x``, [N, K], times its type's matrix, [K, M]; [P, M]."""
         return typed_product(x.index_select(0, self.nodes), matrices, self.counts, fastest)
 
 
 def pairs_of(end: str, nodes: Tensor, edge_type: Tensor, num_nodes: int, num_types: int) -> Pairs:
-    """Numbers the pairs of a type and a node at one end of edges.
+    """Number the pairs (type, node) at one end of edges.
 
     Args:
-        end: Name of this end, for errors.
+        end: The name of this end, for error messages.
         nodes: [E], int64, on the CPU: the node of each edge at this end.
         edge_type: [E], int64, on the CPU.
         num_nodes: Number of nodes at this end.
@@ -73,12 +73,12 @@ def typed_product(
     counts: Sequence[int] | None = None,
     fastest: bool = False,
 ) -> Tensor:
-    """Multiplies the rows of each type by its matrix. Differentiable, any number of times.
+    """Multiply the rows of each type by its matrix; differentiable any number of times.
 
     Args:
         rows: [N, K], ordered by type; or a tensor [n, K] for each type.
         matrices: [types, K, M], of the same dtype; or [types, H, K, M] for rows of H heads, [N, H * K].
-        counts: Number of rows of each type; None means that ``rows`` has a tensor for each.
+        counts: Number of rows of each type; None means that ``rows`` has a tensor for each type.
         fastest: Whether products may run in another library than torch's own.
 
     Returns:
@@ -92,11 +92,11 @@ def typed_product(
 
 
 def side_by_side(matrices: Tensor, widest: int) -> Tensor:
-    """Puts the matrices of several narrow heads into one, on its diagonal: one product instead of several.
+    """Join the matrices of several narrow heads to block-diagonal ones, which need fewer products.
 
     Args:
         matrices: [types, H, K, M].
-        widest: Most rows of a matrix, unless it has one head's rows.
+        widest: The maximal number of rows of a joined matrix, unless it has only one head.
 
     Returns:
         [types, H / h, h * K, h * M]; h divides H.
@@ -115,10 +115,10 @@ class TypeGroup:
 
     Attributes:
         types: The types.
-        counts: Number of pairs of a type and a destination, for each type.
+        counts: Number of pairs (type, destination), for each type.
         nodes: [P], int64: the destination of each pair.
-        pairs: From the sources to the pairs.
-        ends: From the pairs to the destinations, one edge for each pair.
+        pairs: The graph from the sources to the pairs.
+        ends: The graph from the pairs to the destinations, with one edge for each pair.
     """
 
     types: slice
@@ -129,7 +129,7 @@ class TypeGroup:
 
 
 def consecutive(counts: Sequence[int], most: int | None) -> Iterator[slice]:
-    """Yields slices of ``counts``, of one element or of a sum of at most ``most``; None means one slice."""
+    """Yields slices of ``counts`` with one element or a sum of at most ``most``; None means one slice."""
     first = rows = 0
     for number, count in enumerate(counts):
         if number > first and most is not None and rows + count > most:
@@ -147,17 +147,17 @@ def typed_edges(
     most: int | None = None,
     rows_of_each: bool = False,
 ) -> tuple[TypeGroup, ...]:
-    """Orders edges by their types, in groups of types.
+    """Order edges by their types, in groups of types.
 
     Args:
-        edge_index: [2, E], int64, on the CPU: sources above destinations.
+        edge_index: [2, E], int64, on the CPU: sources in the first row, destinations in the second.
         edge_type: [E], int64, on the CPU: from 0 to ``num_types`` - 1.
         num_types: Number of types, at least 1.
         size: (num_src, num_dst).
-        most: Most pairs of a type and a destination in a group, unless it has a single type; None means one
-            group.
-        rows_of_each: Whether every type has sources of its own: then there are ``num_types`` times as many,
-            one type's sources after another's.
+        most: The maximal number of pairs (type, destination) in a group, unless it has a single type; None
+            means one group.
+        rows_of_each: Whether every type has its own source rows; then there are ``num_types`` times as many
+            sources, type after type.
 
     Returns:
         The groups, in the order of their types.
@@ -194,13 +194,13 @@ def typed_edges(
 def typed_sum(
     groups: tuple[TypeGroup, ...], x: Tensor, matrices: Tensor, reduce: str, fastest: bool = False
 ) -> Tensor:
-    """Sums over types: the reduced rows of a type's sources, times its matrix, for each destination.
+    """For each destination, sum over types the reduced rows of the type's sources times the type's matrix.
 
     With several groups, the reduced rows are made for one group at a time, and again in the backward pass, so
-    that only one group's rows exist at once. Differentiable, any number of times.
+    that only one group's rows exist at once. Differentiable any number of times.
 
     Args:
-        groups: The edges, as :func:`typed_edges` orders them.
+        groups: The edges from :func:`typed_edges`.
         x: [num_src, K], float32 or float64, on the CPU.
         matrices: [types, K, M], of the same dtype.
         reduce: "sum" or "mean".
@@ -215,10 +215,10 @@ def typed_sum(
 
 @dataclass(frozen=True, slots=True)
 class Product(Whole):
-    """:func:`typed_product` of matrices [types, H, K, M] and rows: pieces for :func:`.recomputed`.
+    """The pieces of :func:`typed_product`; the operands are matrices [types, H, K, M] and rows.
 
     Attributes:
-        counts: Number of rows of each type; None means that there is a tensor of rows for each.
+        counts: Number of rows of each type; None means that there is a tensor of rows for each type.
         fastest: Whether products may run in another library than torch's own.
     """
 
@@ -254,7 +254,7 @@ class Product(Whole):
         return rows if self.counts is None else rows[0].split(self.counts)
 
     def _product(self, parts: Sequence[Tensor], matrices: Tensor) -> Tensor:
-        """Each product is written to its place; a concatenation would copy them all."""
+        """Compute the products, each written to its place, because a concatenation would copy them all."""
         _, heads, inputs, outputs = matrices.shape
         sizes = [len(part) for part in parts]
         out = matrices.new_empty(sum(sizes), heads * outputs)
@@ -268,7 +268,7 @@ class Product(Whole):
         return out
 
     def _of_matrices(self, parts: Sequence[Tensor], of_parts: Sequence[Tensor], like: Tensor) -> Tensor:
-        """The gradient of the matrices, from the rows of each type and the gradient of its product."""
+        """Return the gradient of the matrices, from each type's rows and the gradient of its product."""
         _, heads, inputs, outputs = like.shape
         gradient = torch.empty_like(like, memory_format=torch.contiguous_format)
         for part, of_part, of_type in zip(parts, of_parts, gradient.unbind(), strict=True):
@@ -282,13 +282,13 @@ class Product(Whole):
 
 
 def _heads(rows: Tensor, heads: int) -> tuple[Tensor, ...]:
-    """[N, K] for each head, of [N, H * K]; views if a head's columns have no gaps."""
+    """Return rows [N, H * K] as [N, K] for each head, as views if possible."""
     return (rows,) if heads == 1 else rows.reshape(len(rows), heads, rows.size(1) // heads).unbind(1)
 
 
 @dataclass(frozen=True, slots=True)
 class _Sum(Whole):
-    """:func:`typed_sum` of rows [num_src, K] and matrices [types, K, M]."""
+    """The pieces of :func:`typed_sum`; operands are rows [num_src, K] and matrices [types, K, M]."""
 
     groups: tuple[TypeGroup, ...]
     reduce: str
@@ -325,7 +325,7 @@ class _Sum(Whole):
         of_x: Tensor | None,
         of_matrices: Tensor | None,
     ) -> None:
-        """Adds a group's part of the gradients; what is made for it is freed before the next group."""
+        """Add a group's part of the gradients; its intermediate tensors are freed before the next group."""
         x, matrices = operands
         needs = of_matrices is not None, of_x is not None
         factors = matrices[group.types].unsqueeze(1), reduce_rows(group.pairs, x, reduce=self.reduce)

@@ -1,8 +1,8 @@
-"""Attention over edges of several types, whose sources have rows of their own for each type.
+"""Attention over edges of several types, where sources have separate rows for each type.
 
-Where these rows are many times as many as there are nodes, those of a group of types are made, used and
-dropped, and made again in the backward pass; between the groups there are numbers of edges and heads, which
-the softmax needs all together.
+If there are many times as many rows as nodes, the rows of one group of types are made, used and dropped at a
+time, and made again in the backward pass. Only scores and weights, [E, H], exist for all groups together,
+because the softmax needs them all.
 """
 
 import functools
@@ -29,8 +29,8 @@ class RowGroup:
 
     Attributes:
         types: The types.
-        edges: Their edges among those of all types.
-        graph: From the rows of these types to all destinations.
+        edges: The edges of these types, as a slice of the edges of all types.
+        graph: The graph from the rows of these types to all destinations.
     """
 
     types: slice
@@ -43,7 +43,7 @@ class RowGroups:
     """Edges of several types, type after type; each type has a row for each of its sources.
 
     Attributes:
-        graph: From the rows of all types to the destinations.
+        graph: The graph from the rows of all types to the destinations.
         each: The same edges in groups of types.
     """
 
@@ -54,14 +54,14 @@ class RowGroups:
 def row_groups(
     edges: Sequence[Tensor], rows: Sequence[int], starts: Sequence[int], num_dst: int, most: int
 ) -> RowGroups:
-    """Puts the edges of several types together, in groups of types.
+    """Join the edges of several types, in groups of types.
 
     Args:
-        edges: [2, E] of each type, on the CPU: sources, from 0 in each type, above destinations.
+        edges: [2, E] of each type, on the CPU: sources, counted from 0 in each type, then destinations.
         rows: Number of sources of each type.
-        starts: For each type, what is added to its destinations.
+        starts: For each type, the number that is added to its destinations.
         num_dst: Number of destinations.
-        most: Most rows of a group, unless it has a single type.
+        most: The maximal number of rows of a group, unless it has a single type.
 
     Raises:
         ArgumentError: A node is out of range, or there are too many rows.
@@ -91,19 +91,19 @@ def typed_attention(
     scale: float,
     fastest: bool = False,
 ) -> Tensor:
-    """Attention whose keys and values are multiplied by the matrices of an edge's type.
+    """Compute attention whose keys and values are multiplied by matrices of the edges' types.
 
-    With several groups, scores and weights, [E, H], are all that is kept between them. Differentiable, any
-    number of times.
+    With several groups, only scores and weights, [E, H], are kept for all groups. Differentiable any number
+    of times.
 
     Args:
         groups: The edges.
-        sources: For each type, the place of its sources among the keys and the values.
+        sources: For each type, the position of its sources' tensor among the keys and the values.
         query: [num_dst, H, D], float32 or float64, on the CPU.
-        keys: [N, H * D] of each kind of sources, of the same dtype; and the matrices [types, h, K, K] of
-            :func:`.typed_product`.
-        values: The same for values.
-        scale: By which scores are multiplied.
+        keys: A pair: [N, H * D] for each kind of sources, of the same dtype; and the matrices [types, h, K,
+            K] of :func:`.typed_product`.
+        values: A pair like ``keys``, for the values.
+        scale: The factor of the scores.
         fastest: Whether products may run in another library than torch's own.
 
     Returns:
@@ -126,10 +126,10 @@ def typed_attention(
 
 @dataclass(frozen=True, slots=True)
 class _Through(Whole):
-    """Scores [E, H] of queries, or the sums [num_dst, H, D] of weights, through rows that are made in groups.
+    """Scores [E, H] of queries, or weighted sums [num_dst, H, D], computed with rows that are made in groups.
 
-    The gradient of either is the other. Operands are the queries [num_dst, H, D], or the weights [E, H]; the
-    matrices; and the keys, or the values, of each kind of sources.
+    Each of the two is the gradient of the other. The operands are the queries [num_dst, H, D] or the weights
+    [E, H]; the matrices; and the keys or the values of each kind of sources.
     """
 
     groups: tuple[RowGroup, ...]
@@ -156,7 +156,7 @@ class _Through(Whole):
         return tuple(each for each, needed in zip(gradients, needs, strict=True) if needed)
 
     def _add(self, group: RowGroup, operands: Sequence[Tensor], grad: Tensor, totals: list[Tensor]) -> None:
-        """Adds a group's part of all gradients; what is made for it is freed before the next group."""
+        """Add a group's part of all gradients; its intermediate tensors are freed before the next group."""
         (operand, matrices, *ends), (of_operand, of_matrices, *of_ends) = operands, totals
         rows = self._rows(group, operand.size(1), matrices, ends)
         if self.scores:
@@ -175,14 +175,14 @@ class _Through(Whole):
             of_ends[number] += part
 
     def _rows(self, group: RowGroup, heads: int, matrices: Tensor, ends: Sequence[Tensor]) -> Tensor:
-        """[rows, H, D]: the rows of a group."""
+        """Return the rows of a group, [rows, H, D]."""
         parts = [ends[number] for number in self.sources[group.types]]
         rows = typed_product(parts, matrices[group.types], fastest=self.fastest)
         return rows.view(len(rows), heads, rows.size(1) // heads)
 
     @staticmethod
     def _part(group: RowGroup, scores: bool, operand: Tensor, rows: Tensor) -> Tensor:
-        """The scores of a group's edges, or the sums of its rows."""
+        """Return the scores of a group's edges, or the weighted sums of its rows."""
         if scores:
             return sddmm(group.graph, operand, rows)
         return reduce_rows(group.graph, rows, weight=operand[group.edges], reduce="sum")

@@ -1,1 +1,1 @@
-"""DGL: the operators on edges that its layers call, and fused attention."""
+"""The patch of DGL: the operators on edges that its layers call, and fused attention."""

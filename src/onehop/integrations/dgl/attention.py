@@ -1,8 +1,9 @@
 """GATConv and GATv2Conv in one fused kernel: scores, softmax and weighted sum, with no tensor per edge.
 
-The layers' modules run unchanged, with their hooks, except the two that would get a value for each edge: the
-leaky relu and the dropout of attention. Only plain ones are replaced, so that nothing observable differs. The
-dropout module draws its mask itself, from ones, so the same seed drops the same weights.
+The layers' modules run unchanged, with their hooks, except the two that would compute a value for each edge:
+the leaky relu and the dropout of attention. They are replaced only if they are plain modules without hooks,
+so that nothing observable differs. The layer's dropout module, called on ones, draws the mask, so the same
+seed drops the same weights.
 """
 
 from functools import partial
@@ -29,7 +30,7 @@ def _fused(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
-    """Runs a layer's ``forward``, whose parameters have these names.
+    """Runs a layer's ``forward`` as fused attention; ``names`` are the names of its parameters.
 
     Raises:
         Leave: The layer runs DGL's own code.
@@ -63,7 +64,7 @@ def _fused(
 
 
 def _check_modules(layer: Any) -> None:
-    """Leaves a layer whose modules between its fused steps are not plain ones."""
+    """Raises :class:`Leave` if a module between the layer's fused steps is not a plain one."""
     for name, kind in (("leaky_relu", nn.LeakyReLU), ("attn_drop", nn.Dropout)):
         module = getattr(layer, name)
         plain = type(module) is kind and "forward" not in module.__dict__
@@ -99,9 +100,9 @@ def _gatv2(layer: Any, g: Any, graph: Graph, feat: Any, with_weights: bool) -> t
 def _ends(
     layer: Any, g: Any, graph: Graph, feat: Any, of_source: Any, of_target: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Projected sources and destinations, [n, heads, features] each, and the destinations' own features.
+    """Return projected sources and destinations, [n, heads, features] each, and the destinations' features.
 
-    If both have the same features and linear step, it runs once.
+    The linear step runs once if sources and destinations share it and their features.
     """
     shape = (-1, layer._num_heads, layer._out_feats)
     if isinstance(feat, tuple):
@@ -120,7 +121,7 @@ def _attend(
 ) -> tuple[Tensor, Tensor | None]:
     mask = None
     if layer.attn_drop.training and layer.attn_drop.p != 0:
-        # [E, H]: the factors of the layer's dropout.
+        # The factors of the layer's dropout, [E, H].
         ones = operands[0].new_ones(graph.num_edges, layer._num_heads, 1)
         mask = layer.attn_drop(ones).squeeze(-1).detach()
     result = operator(
@@ -144,4 +145,4 @@ FUSED = {
     "GATConv": partial(_fused, ("graph", "feat", "edge_weight", "get_attention"), "gat", _gat),
     "GATv2Conv": partial(_fused, ("graph", "feat", "get_attention"), "gatv2", _gatv2),
 }
-"""The forwards of DGL's layers that are fused, by the names of their classes."""
+"""The ``forward`` functions of DGL's layers that are fused, by class name."""

@@ -14,12 +14,12 @@ from onehop.integrations.dgl.operands import forward, is_on, operator
 from onehop.integrations.rows import Row, replacing, replacing_in
 from onehop.integrations.session import DGL, Framework, Settings
 
-# Layers whose aggregation takes the fast path where their options allow it.
+# Layers whose aggregation takes the fast path if their options allow it.
 LAYERS = ("DotGatConv", "GATConv", "GATv2Conv", "GINConv", "GraphConv", "SAGEConv")
 
 
 class Dgl(Framework):
-    """The Deep Graph Library. Its layers call a few operators on edges, which are replaced."""
+    """The Deep Graph Library. The patch replaces the few operators on edges that its layers call."""
 
     name = DGL
 
@@ -36,8 +36,9 @@ class Dgl(Framework):
         return LAYERS
 
     def rows(self, settings: Settings) -> list[Row]:
-        """The rows of the patch table; no setting changes them."""
-        # The function edge_softmax hides the module of that name, which has to be named in full.
+        """Return the rows of the patch table; no setting changes them."""
+        # The function edge_softmax hides the module of the same name, so the modules are imported by full
+        # name.
         modules = (import_module(f"dgl.ops.{name}") for name in ("spmm", "sddmm", "edge_softmax"))
         spmm, sddmm, softmax = modules
         index = import_module("dgl.heterograph_index").HeteroGraphIndex
@@ -58,7 +59,7 @@ class Dgl(Framework):
         ]
 
     def silence(self, module: Any) -> str | None:
-        """Return why a layer never called a replaced operator; None if the module is no layer of DGL's."""
+        """Return why a layer never called a replaced operator; None if the module is not a layer of DGL."""
         if not isinstance(module, tuple(_layer_classes())):
             return None
         return "it called none of DGL's operators that onehop has"

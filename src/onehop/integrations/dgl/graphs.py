@@ -1,11 +1,11 @@
 """The onehop graph of a DGL graph, made once and cached.
 
-The edges of a DGLGraph are in its index, ``g._graph``, which never changes. Any change gives the DGLGraph a
-new index, and ``local_var`` shares the old one. So an index needs no version, and what is made from it is in
-the cache of recognised tensors, under a tensor that represents the index and is freed with it.
+The edges of a DGLGraph are in its index, ``g._graph``, which never changes: any change gives the DGLGraph a
+new index, and ``local_var`` shares the old one. So an index needs no version. Graphs made from it are in the
+cache of recognised tensors, under a tensor that represents the index and is freed with it.
 
 ``update_all`` works on a relation of the graph, even if there is only one, and makes a new index for it in
-every call. While patched, an index remembers the indices of its relations, which never change either.
+every call. Under the patch, an index remembers the indices of its relations, which never change either.
 """
 
 import contextlib
@@ -38,7 +38,8 @@ class _Record:
         self.relations: dict[int, Any] = {}
 
 
-# By id, because DGL's objects cannot be hashed. The weak reference detects a new index at an old address.
+# The keys are ids, because DGL's objects cannot be hashed. The weak reference detects a new index at an old
+# address.
 _records: dict[int, tuple["weakref.ref[Any]", _Record]] = {}
 
 
@@ -46,7 +47,7 @@ class Structure:
     """The edges of an index with one type of edges.
 
     Attributes:
-        graph: Its edges, in the order of their numbers.
+        graph: The edges, in the order of their numbers.
         device: The device of the index, where its features must be.
     """
 
@@ -56,20 +57,20 @@ class Structure:
 
     @functools.cached_property
     def empty(self) -> Tensor:
-        """Marks of the destinations without edges, [num_dst]."""
+        """A boolean mask of the destinations without edges, [num_dst]."""
         with ordinary_tensors():
             return self.graph.on(self.device).rowptr.diff() == 0
 
     @functools.cached_property
     def has_empty(self) -> bool:
-        """Return whether there are such destinations; on a device the host waits for the answer once."""
+        """Return whether a destination has no edges; on a GPU, the host waits for the answer once."""
         return bool(self.empty.any())
 
     def visits_by_number(self, index: Any) -> bool:
         """Return whether DGL visits the edges of each destination in the order of their numbers.
 
-        The order decides which of several edges tied in a maximum gets the gradient. If the index has CSC,
-        the host waits for the answer once.
+        If several edges tie in a maximum, this order decides which one gets the gradient. If the index has
+        CSC, the host waits for the answer once.
 
         Args:
             index: The index of this structure.
@@ -80,12 +81,12 @@ class Structure:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held now."""
+        """The bytes held now."""
         return sum(self.nbytes_by_device.values())
 
     @property
     def nbytes_by_device(self) -> dict[torch.device, int]:
-        """Bytes held now on each device."""
+        """The bytes held now on each device."""
         sizes = self.graph.nbytes_by_device
         mask_bytes = self.empty.nbytes if "empty" in vars(self) else 0
         return {**sizes, self.device: sizes.get(self.device, 0) + mask_bytes}
@@ -93,19 +94,19 @@ class Structure:
 
 @contextlib.contextmanager
 def ordinary_tensors() -> Iterator[None]:
-    """Makes ordinary tensors inside the block; those of inference mode could not be used outside it."""
+    """Makes ordinary tensors inside the block; tensors of inference mode could not be used outside of it."""
     with torch.inference_mode(False), torch.no_grad():
         yield
 
 
 def device_of(index: Any) -> torch.device:
-    """The device of ``g._graph``."""
+    """Return the device of ``g._graph``."""
     device: torch.device = dgl.backend.to_backend_ctx(index.ctx)
     return device
 
 
 def structure_of(index: Any, device: torch.device) -> Structure:
-    """The structure of ``g._graph``, with one type of edges; made on the device of the index.
+    """Return the structure of ``g._graph``, which has one type of edges; it is made on the index's device.
 
     Raises:
         Leave: There are too many nodes.
@@ -134,19 +135,19 @@ def _visits_by_number(index: Any) -> bool:
         bounds, _, number = index.adjacency_matrix_tensors(0, True, "csr")[2:]
         target = torch.arange(len(bounds) - 1, device=bounds.device).repeat_interleave(bounds.diff())
     elif "coo" in created:
-        # DGL makes CSC from COO, in the order of the edges' numbers.
+        # DGL will make CSC from COO, in the order of the edges' numbers.
         return True
     else:
-        # DGL makes CSC from CSR, in its order.
+        # DGL will make CSC from CSR, in the order of CSR.
         _, target, number = index.edges(0)
         target, order = target.sort(stable=True)
         number = number[order]
-    # DGL leaves the numbers out where they are consecutive.
+    # DGL omits the numbers if they are consecutive.
     return len(number) == 0 or bool(((number.diff() > 0) | (target.diff() > 0)).all())
 
 
 def get_relation_graph(theirs: Callable[..., Any], index: Any, etype: int) -> Any:
-    """``HeteroGraphIndex.get_relation_graph``, whose results are remembered."""
+    """Runs ``HeteroGraphIndex.get_relation_graph`` and remembers its results."""
     relations = _record(index).relations
     if etype not in relations:
         relations[etype] = theirs(index, etype)

@@ -24,7 +24,7 @@ Body = Callable[[Function, Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
 class OutsideLayers:
-    """The layer of code that calls DGL's operators, or ``update_all``, outside DGL's layers."""
+    """Stands for the layer if DGL's operators or ``update_all`` are called outside of DGL's layers."""
 
 
 OUTSIDE = OutsideLayers()
@@ -38,19 +38,19 @@ def is_on() -> bool:
 
 
 def layer() -> Any:
-    """The layer whose forward is running; :data:`OUTSIDE` if there is none."""
+    """Return the layer whose ``forward`` is running; :data:`OUTSIDE` if there is none."""
     return _running.get()
 
 
 def forward(body: Body | None, theirs: Function, layer: Any, *args: Any, **kwargs: Any) -> Any:
-    """Runs a layer's ``forward``, and notes the layer meanwhile.
+    """Runs a layer's ``forward``; :func:`layer` returns this layer meanwhile.
 
     Args:
         body: Runs first; ``theirs`` runs if it is None or raises :class:`Leave`.
         theirs: DGL's ``forward``.
         layer: The layer.
-        *args: Arguments of ``forward`` by place.
-        **kwargs: Arguments by name.
+        *args: Positional arguments of ``forward``.
+        **kwargs: Keyword arguments of ``forward``.
     """
     before = _running.set(layer)
     try:
@@ -65,7 +65,7 @@ def forward(body: Body | None, theirs: Function, layer: Any, *args: Any, **kwarg
 
 
 def operator(body: Function, *args: Any, **kwargs: Any) -> Any:
-    """Runs an operator of ours, and reports why if it leaves the call to DGL."""
+    """Runs an operator of onehop, and reports why if it raises :class:`Leave`."""
     try:
         return body(*args, **kwargs)
     except Leave as why:
@@ -76,7 +76,7 @@ def operator(body: Function, *args: Any, **kwargs: Any) -> Any:
 def record(
     structure: Structure, x: Tensor, form: str, reduce: str, what: str, width: int, heads: int = 1
 ) -> None:
-    """Records how the layer that is running ran, where calls are recorded.
+    """Records how the running layer was computed, if calls are being recorded.
 
     Args:
         structure: The edges.
@@ -100,10 +100,10 @@ def need(condition: object, sentence: str = LEFT_TO_DGL) -> None:
 
 
 def structure_for(index: Any) -> Structure:
-    """The structure of ``g._graph``.
+    """Return the structure of ``g._graph``.
 
     Raises:
-        Leave: Its operators run DGL's own code.
+        Leave: The graph is not supported, so DGL's own code runs.
     """
     reason = context_reason()
     if reason is not None:
@@ -115,7 +115,7 @@ def structure_for(index: Any) -> Structure:
     types = index.number_of_etypes()
     need(types == 1, f"its graph has {types} types of edges, and onehop takes one at a time")
     device = device_of(index)
-    # Every dtype that has a fast path has one on the CPU.
+    # On the CPU, every supported dtype has a fast path.
     reason = None if device.type == "cpu" else refusal("", device, torch.float32)
     if reason is not None:
         raise Leave(f"its graph is on {device}, which has no backend: {reason}")
@@ -123,7 +123,7 @@ def structure_for(index: Any) -> Structure:
 
 
 def check_tensor(name: str, x: Any, rows: int, structure: Structure) -> None:
-    """Leaves what is not a plain tensor of float32 or float64 with a row for each node or edge."""
+    """Raises :class:`Leave` unless x is a plain float32 or float64 tensor with ``rows`` rows."""
     if type(x) is not Tensor and type(x) is not Parameter:
         raise Leave(f"the {name} are of type {type(x).__name__}")
     if x.dtype not in FLOATS:

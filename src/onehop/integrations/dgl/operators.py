@@ -36,19 +36,21 @@ def gspmm(_: Any, g: Any, op: str, reduce_op: str, lhs_data: Any, rhs_data: Any)
     structure = structure_for(g._graph)
     graph = structure.graph
     check_tensor("nodes' features", lhs_data, graph.num_src, structure)
-    # [N, F] or [N, H, D]; [E] or [E, H]; and the shape of a row of the result.
+    # x is [N, F] or [N, H, D], weight is [E] or [E, H], and shape is a row of the result.
     x, weight, shape = lhs_data, None, tuple(lhs_data.shape[1:])
     alike, form = True, "source"
     if op != "copy_lhs":
         check_tensor("edges' features", rhs_data, graph.num_edges, structure)
         need(rhs_data.dtype is lhs_data.dtype)
         alike = math.prod(lhs_data.shape[1:]) == math.prod(rhs_data.shape[1:])
-        # Maxima, and other devices, would run many weights head by head, which DGL does not.
+        # For maxima and on GPUs, onehop would run many weights head by head; DGL does not, so they are left
+        # to DGL.
         by_columns = lhs_data.is_cpu and reduce_op in ("sum", "mean")
         x, weight, shape = _weighted(lhs_data, rhs_data, by_columns)
         if op == "div":
             weight = 1.0 / weight
-    # On a device, checking for NaN would make the host wait. Winners skip NaN, as DGL does.
+    # On a GPU, checking for NaN would make the host wait. The operator that finds winners skips NaN, as DGL
+    # does.
     winners = reduce_op in _OF_EMPTY and (needs_grad(x, weight) or (not x.is_cpu and graph.num_edges > 0))
     if winners:
         _check_winners(structure, g._graph)
@@ -66,7 +68,7 @@ def gspmm(_: Any, g: Any, op: str, reduce_op: str, lhs_data: Any, rhs_data: Any)
         out = aggregate(graph, x, weight, reduce_op)
         fill = _OF_EMPTY.get(reduce_op)
         if fill is not None and graph.num_edges:
-            # The sum is NaN where any entry is.
+            # The sum is NaN if any entry is NaN.
             need(
                 not bool(out.sum().isnan()),
                 "the features have NaN or both infinities, and DGL passes over NaN in max and min",
@@ -78,10 +80,10 @@ def gspmm(_: Any, g: Any, op: str, reduce_op: str, lhs_data: Any, rhs_data: Any)
 
 
 def _weighted(lhs: Tensor, rhs: Tensor, by_columns: bool) -> tuple[Tensor, Tensor, tuple[int, ...]]:
-    """Features and weights as onehop takes them, and the shape of a row of the result.
+    """Return features and weights in onehop's layout, and the shape of a row of the result.
 
-    As in DGL, the tensor with fewer dimensions gets dimensions of 1 behind the first. With ``by_columns``
-    there may be a weight for each column.
+    As in DGL, the tensor with fewer dimensions gets dimensions of size 1 after the first. ``by_columns``
+    allows a weight for each column.
     """
     dims = max(lhs.dim(), rhs.dim())
     shape = (1,) * (dims - lhs.dim()) + tuple(lhs.shape[1:])
@@ -100,7 +102,7 @@ def _weighted(lhs: Tensor, rhs: Tensor, by_columns: bool) -> tuple[Tensor, Tenso
 
 
 def _check_winners(structure: Structure, index: Any) -> None:
-    """Leaves a graph on which other edges than DGL's would win a maximum or minimum."""
+    """Raises :class:`Leave` if another edge than in DGL would win a maximum or minimum."""
     edges = structure.graph.num_edges
     need(edges, "its graph has no edges, and the gradient of DGL's zeros is left to DGL")
     need(
@@ -113,16 +115,16 @@ def _check_winners(structure: Structure, index: Any) -> None:
     )
 
 
-# DGL uses libxsmm's loop from this level of the processor on: AVX-512 with its F and CD instructions.
+# DGL uses libxsmm's loop on processors with AVX-512 (its F and CD instructions).
 _HAS_AVX512 = {"avx512f", "avx512cd"} <= set(processor.features().split())
 
 
 def _last_wins(x: Tensor, alike: bool) -> bool:
     """Return whether DGL gives the gradient to the last of several tied edges, by number, or to the first.
 
-    DGL's own loop takes a larger message only. libxsmm's loop, which runs for float32 where the features of
-    nodes and edges have one shape and the processor has AVX-512, also takes an equal one. Both visit edges by
-    number. On a device there is one loop, which takes a larger message only.
+    DGL's own loop replaces the current maximum only by a larger message. libxsmm's loop also replaces it by
+    an equal one; it runs for float32 if the features of nodes and edges have the same shape and the processor
+    has AVX-512. Both visit edges by number. On a GPU there is one loop, which takes only larger messages.
     """
     if not x.is_cpu:
         return False
@@ -132,7 +134,7 @@ def _last_wins(x: Tensor, alike: bool) -> bool:
 def gsddmm(
     _: Any, g: Any, op: str, lhs_data: Any, rhs_data: Any, lhs_target: str = "u", rhs_target: str = "v"
 ) -> Tensor:
-    """Runs DGL's ``gsddmm`` where it is a dot product of both ends.
+    """Runs DGL's ``gsddmm`` if it is a dot product of both ends.
 
     Raises:
         Leave: DGL's code has to run.

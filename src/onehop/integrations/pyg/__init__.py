@@ -1,1 +1,1 @@
-"""The patch of PyTorch Geometric. Programs that were exported import none of it that needs PyG."""
+"""The patch of PyTorch Geometric. Exported programs import only the modules that do not need PyG."""

@@ -1,7 +1,7 @@
-"""Specs of operands: each admits the operands that a rule takes, and says why it refuses others.
+"""Specs of operands: each admits operands that a rule can use, and says why it refuses others.
 
-In a pair of operands, PyG takes the first for the sources and the second for the destinations, in either
-flow. Operands that PyG would refuse are left to PyG, so that its own error appears.
+PyG takes the first of a pair of operands for the sources and the second for the destinations, in either flow.
+Operands that PyG would refuse are also refused here: PyG's code runs, and raises its own error.
 """
 
 from dataclasses import dataclass
@@ -26,17 +26,17 @@ from onehop.integrations.pyg.leave import (
 from onehop.ops.contexts import WRAPPED, in_older_vmap, is_wrapped, wraps
 
 _PLAIN = (Tensor, Parameter)
-# Not a union, which torch 2.6 does not trace.
+# A tuple and not a union, because torch 2.6 does not trace unions.
 _PAIRS = (tuple, list)
 _MATRIX, _BATCHED = 2, 3
 _PAIR = 2
 
 BOTH = 2
-"""Both ends of edges, beside :data:`SOURCE` and :data:`TARGET`, where an operand has rows for them."""
+"""A value like :data:`SOURCE` and :data:`TARGET`: the operand has rows for both ends of the edges."""
 
 
 def features(x: Any, edges: Edges, node_dim: int) -> Tensor:
-    """Admits features on any device: [N, F], or [B, N, F] with ``node_dim=-2`` except over a list."""
+    """Admits features on any device: [N, F], or [B, N, F] if ``node_dim`` is -2 and edges are not a list."""
     if type(x) not in _PLAIN and not (edges.is_traced and type(x) in TRACED):
         raise Leave(f"the features are of type {type(x).__name__}")
     if x.dtype not in FLOATS:
@@ -53,17 +53,17 @@ def features(x: Any, edges: Edges, node_dim: int) -> Tensor:
 
 
 def backend(x: Tensor, edges: Edges, name: str) -> None:
-    """Leaves features that no backend runs on; ``name`` names the backend, or is empty for any."""
+    """Raises :class:`Leave` if no backend takes the features; ``name`` is the backend, or empty for any."""
     if x.is_cpu and not name:
-        return  # every dtype that has a fast path has one there
+        return  # on the CPU, every supported dtype has a fast path
     reason = edges.refusal(name, x)
     if reason is not None:
         raise Leave(f"features of {x.dtype} on {x.device} have no backend: {reason}")
 
 
 def placement(name: str, edges: Edges, x: Tensor, *others: Tensor | None) -> None:
-    """Leaves operands that are on several devices, or where no backend runs."""
-    on_cpu = edges.is_cpu  # which takes less time than the device
+    """Raises :class:`Leave` if operands are on several devices, or on one without a backend."""
+    on_cpu = edges.is_cpu  # a faster test than comparing devices
     for operand in (x, *others):
         if operand is not None and not (operand.is_cpu if on_cpu else operand.device == edges.device):
             if edges.is_part:
@@ -76,7 +76,7 @@ def placement(name: str, edges: Edges, x: Tensor, *others: Tensor | None) -> Non
 
 
 def is_feature(call: Call, tensor: Any, dims: int) -> bool:
-    """Return whether an operand is a dense tensor of floats with ``dims`` dimensions, beside the edges."""
+    """Return whether an operand is a dense float tensor with ``dims`` dimensions on the edges' device."""
     edges = call.edges
     return (
         (type(tensor) in _PLAIN or (edges.is_traced and type(tensor) in TRACED))
@@ -89,7 +89,7 @@ def is_feature(call: Call, tensor: Any, dims: int) -> bool:
 
 
 def alike(x: Tensor, dtype: torch.dtype, *others: Any) -> None:
-    """Leaves operands that are not all of this dtype and on the device of ``x``."""
+    """Raises :class:`Leave` unless all operands have this dtype and are on the device of ``x``."""
     same = all(isinstance(other, Tensor) and other.dtype is dtype for other in others)
     need(same, "its features and parameters differ in dtype")
     together = all(other.device == x.device for other in others)
@@ -97,15 +97,15 @@ def alike(x: Tensor, dtype: torch.dtype, *others: Any) -> None:
 
 
 GIVEN = None
-"""The spec of an operand that the rule gets as it is, and looks at itself."""
+"""The spec of an operand that is passed on unchecked; the rule checks it itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Features that are gathered: a tensor, or a pair of which the first is gathered."""
+    """The features that messages read: a tensor, or the first tensor of a pair."""
 
     def __call__(self, call: Call, name: str) -> Tensor:
-        """Return the features of the sources; notes numbers of rows as PyG does."""
+        """Return the features of the sources; note the numbers of rows as PyG does."""
         operand, edges, dim = call.operands[name], call.edges, call.layer.node_dim
         if not isinstance(operand, _PAIRS):
             x = features(operand, edges, dim)
@@ -127,10 +127,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Features of the destinations, which a message subtracts."""
+    """The features of the destinations, which a message subtracts."""
 
     def __call__(self, call: Call, name: str) -> Tensor:
-        """Return the features; notes their number of rows."""
+        """Return the features; note their number of rows."""
         x = features(call.operands[name], call.edges, call.layer.node_dim)
         call.edges.note(1 - call.edges.sending, x.size(call.layer.node_dim))
         return x
@@ -138,20 +138,20 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """One number an edge, [E] or [E, 1].
+    """One number for each edge, [E] or [E, 1].
 
     Attributes:
-        required: Whether None is an error in PyG.
+        required: Whether PyG raises an error for None.
     """
 
     required: bool = False
 
     def __call__(self, call: Call, name: str) -> Tensor | None:
-        """Return the weight, [E], or None; PyG's products with a sparse matrix do not read it."""
+        """Return the weight, [E], or None. PyG's own products with a sparse matrix do not use the weight."""
         weight, edges = call.operands[name], call.edges
         if edges.fused:
             return None
-        # PyG passes the values of a matrix for arguments of this name alone.
+        # PyG passes the values of a matrix only to arguments of this name.
         if weight is None and name == "edge_weight":
             weight = edges.values
         if type(weight) is edges.unmade:
@@ -174,18 +174,18 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of features of attention, on the device of the edges.
+    """Rows of features for attention, on the device of the edges.
 
     Attributes:
-        dims: Number of dimensions: 3 of rows of heads, [N, H, C], 2 of others, [N, C].
-        end: The ends of edges that have a row: :data:`SOURCE` or :data:`TARGET` of messages, or :data:`BOTH`.
+        dims: Number of dimensions: 3 for rows of heads, [N, H, C], and 2 for others, [N, C].
+        end: The ends of edges whose nodes have a row: :data:`SOURCE`, :data:`TARGET` or :data:`BOTH`.
     """
 
     dims: int
     end: int
 
     def __call__(self, call: Call, name: str) -> Tensor:
-        """Return the features; notes their number of rows."""
+        """Return the features; note their number of rows."""
         x, edges = call.operands[name], call.edges
         if not is_feature(call, x, self.dims):
             raise Leave(f"the features {_unfit(call, self.dims)}")
@@ -215,7 +215,7 @@ class Pair:
     dims: int
 
     def __call__(self, call: Call, name: str) -> tuple[Tensor | None, Tensor | None]:
-        """Return both; notes their numbers of rows."""
+        """Return both; note their numbers of rows."""
         operand, edges = call.operands[name], call.edges
         sizes = edges.sizes
         if type(operand) is not tuple or len(operand) != _PAIR:
@@ -236,11 +236,11 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class PerEdge:
-    """Numbers of edges.
+    """Numbers that belong to edges.
 
     Attributes:
         dims: 1 for [E], 2 for [E, any].
-        sentence: The refusal of everything else.
+        sentence: The reason that is shown if an operand is refused.
     """
 
     dims: int

@@ -1,6 +1,6 @@
 """A plan of one aggregation.
 
-Operators of programs that run without PyG make such plans too, so this module does not import PyG.
+Exported programs, which run without PyG, make these plans too, so this module does not import PyG.
 """
 
 from dataclasses import dataclass
@@ -26,20 +26,19 @@ DIFFERENCE = "(source - destination) * weight"
 
 @dataclass(slots=True)
 class Aggregation:
-    """A plan of one aggregation, or of two where messages are differences.
+    """A plan of one aggregation, or of two if messages are differences.
 
     Attributes:
         form: The messages, as ``explain`` shows them.
         reduce: How they are reduced.
         graph: The edges.
         x: [num_src, F], or [B, num_src, F].
-        weight: [E] or None.
+        weight: [E], the weights of the edges; None means 1.
         scale: [N], multiplies sources and destinations; None means 1.
         subtrahend: [num_dst, F], subtracted from every message; None subtracts nothing.
-        backend: The name of its backend; empty means the best one.
+        backend: The name of the backend; empty means the best one.
         first: Whether the gradient of a max or min goes to the first of the edges that tie.
-        edge_index: The edges, as PyG would save them for the backward pass; None where their owner watches
-            them, or only PyG has them.
+        edge_index: The edges, as PyG would save them for the backward pass; None if they need not be saved.
     """
 
     form: str
@@ -55,14 +54,14 @@ class Aggregation:
 
     @property
     def aside(self) -> str:
-        """The reason why a simulated machine does not run it."""
+        """The reason why a simulated machine does not run the plan."""
         if self.first:
             return "the gradient of its max or min goes to one edge alone, and machines do not tell which won"
         return str(machine.reduction_refusal(self.x, self.reduce))
 
     @property
     def messages(self) -> str:
-        """The messages with these factors, as ``explain`` shows them."""
+        """The messages with the plan's factors, as ``explain`` shows them."""
         if self.weight is not None:
             return self.form
         return (
@@ -71,17 +70,18 @@ class Aggregation:
 
     def is_constant(self) -> bool:
         """Return whether the result may be kept, because the features need no gradient."""
-        # Small graphs, where one more call takes noticeable time, end here.
+        # Small graphs return here, because for them one more call takes noticeable time.
         if self.graph.num_edges * self.x.size(-1) < thresholds.now.kept_work or self.subtrahend is not None:
             return False
         factor = self.scale if self.weight is None else self.weight
         return reuse.constant(self.x, factor, self.graph.num_edges)
 
     def run(self) -> Tensor:
-        """The aggregated messages: [num_dst, F], or [B, num_dst, F], which the caller may write to."""
+        """Return the aggregated messages, [num_dst, F] or [B, num_dst, F]; the caller may write to them."""
         x, keep, constant = self.x, None, self.is_constant()
         if constant:
-            # Kernels take addresses, which would give a lent tensor its own copy.
+            # Kernels read addresses. Reading the address of a lent tensor would copy it, so the original is
+            # used.
             x, factor = original(x), self.scale if self.weight is None else self.weight
             cached = reuse.find(x, factor, self.graph, self.reduce)
             if cached is not None:
@@ -100,7 +100,7 @@ class Aggregation:
         return out
 
     def computed(self) -> Tensor:
-        """Computes the result without cache and tuning, as programs do while they are traced."""
+        """Computes the result without cache and tuning; this is what programs trace."""
         x, batched = self.x, self.x.dim() == 3
         if batched:
             # Batches become columns: each edge is read once for all of them.
@@ -110,11 +110,12 @@ class Aggregation:
             return extreme.masked_fill((self.graph.in_degrees == 0).unsqueeze(1), 0)
         out = self._reduced(x)
         if batched:
-            # A copy even of one batch: autograd refuses writes to views that PyG's results are not.
+            # This copies even a single batch, because autograd forbids writes to some views, and PyG's result
+            # is not a view.
             return out.transpose(0, 1).clone(memory_format=torch.contiguous_format)
         if self.subtrahend is None:
             return out
-        # The sum of w * (a - b) over a row is the sum of w * a, less b times the sum of w.
+        # The sum of w * (a - b) over a row is the sum of w * a, minus b times the sum of w.
         return out - self.subtrahend * self._reduced(x.new_ones(x.size(0), 1))
 
     def _reduced(self, x: Tensor) -> Tensor:
@@ -129,7 +130,7 @@ class Aggregation:
         )
 
     def described(self, layer: Any) -> reports.Call:
-        """The row of ``explain``."""
+        """Return the row that ``explain`` shows."""
         backend = backend_for(self.x.device, self.x.dtype, self.backend)
         width = self.x.numel() // max(self.graph.num_src, 1)
         plan = tuning.plan_text(backend, self.graph, self.reduce, width, self.x.dtype, self.x.device)

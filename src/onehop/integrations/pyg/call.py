@@ -18,19 +18,19 @@ from onehop.integrations.tuning import plan_text
 
 @dataclass(slots=True)
 class Call:
-    """One call of a layer's ``propagate``: its arguments, and the facts that the stages add.
+    """One call of a layer's ``propagate``: its arguments, and what the stages find out.
 
     Attributes:
         layer: The layer.
-        record: The facts about its class, a :class:`onehop.integrations.pyg.layer.ClassRecord`; None where no
-            stage reads them.
+        record: The facts about the layer's class, a :class:`onehop.integrations.pyg.layer.ClassRecord`; None
+            if no stage reads them.
         edge_index: The edges, as ``propagate`` got them.
-        operands: Its operands by name, ``size`` among them.
-        args: Its operands by place.
+        operands: The keyword arguments, including ``size``.
+        args: The positional arguments.
         is_small: Whether the edges are so few that PyG's own code is as fast.
-        edges: The edges as a rule reads them.
-        reduce: How the layer reduces messages; empty where its own aggregation does.
-        backend: The name of the backend; empty means the first that takes the tensors.
+        edges: The edges in the form that rules read.
+        reduce: How the layer reduces messages; empty if its own ``aggregate`` reduces them.
+        backend: The name of the backend; empty means the first backend that takes the tensors.
     """
 
     layer: Any
@@ -44,7 +44,7 @@ class Call:
     backend: str = ""
 
     def lowered(self, rule: Any, edges: Edges, backend: str) -> Any:
-        """The plan of a rule, which gets the operands as its specs admit them.
+        """Return the plan that a rule makes of the operands that its specs admit.
 
         Args:
             rule: The rule.
@@ -55,7 +55,7 @@ class Call:
             Leave: An operand does not fit, or the rule has no plan for the call.
         """
         self.edges, self.backend = edges, backend
-        admitted = []  # not by a comprehension, which is one more call of Python
+        admitted = []  # a comprehension would cost one more Python call
         for name, spec in rule.operands.items():
             admitted.append(self.operands[name] if spec is None else spec(self, name))
         return rule.lower(self, *admitted)
@@ -70,16 +70,16 @@ class Call:
         extras: dict[str, Callable[[], Any]],
         keep: Callable[[Tensor], None] | None = None,
     ) -> "Plan":
-        """The plan of attention that one operator runs, with the layer's dropout.
+        """Return the plan of attention that one operator runs, with the layer's dropout.
 
         Args:
             operator: "gat", "gatv2" or "attention".
             form: The messages, as ``explain`` shows them.
             x: The sources' features, [num_src, H, C] or [num_src, C].
             dtype: The dtype of the messages.
-            make_operands: Makes the operator's operands after the graph.
-            extras: Functions that make the operands of edges, by the operator's names for these.
-            keep: Takes the attention weights, [E, H]; None: they are not computed.
+            make_operands: Makes the operator's positional operands, without the graph.
+            extras: Functions that make the operands of edges, by the operator's parameter names.
+            keep: Is called with the attention weights, [E, H]; None means that they are not returned.
         """
         layer, edges, graph = self.layer, self.edges, self.edges.graph()
         masked = bool(layer.training and getattr(layer, "dropout", 0))
@@ -106,12 +106,13 @@ class Call:
             out = getattr(edges.operators, operator)(graph, *make_operands(), **options)
             if keep is not None:
                 out, weights = out
-                # A copy: the backward pass reads the weights, and their reader may write to them.
+                # The weights are copied, because the backward pass reads them and the caller may write to
+                # them.
                 keep(weights.clone())
             if x.dim() == 2:
                 out = out.squeeze(1)
-            # Attention's backward pass reads its result, PyG's does not: where the layer returns it as it is,
-            # the program may write to it.
+            # Our backward pass reads the result of attention; PyG's does not. If the layer returns the result
+            # as it is, the program may write to it, so it is copied.
             result: Tensor = out if adds else out.clone()
             return result
 
@@ -129,11 +130,11 @@ class Plan:
         graph: The edges.
         x: The features of the sources, or the largest operand.
         run: Computes the result of ``propagate``.
-        operator: The operator that computes everything; empty where there are several.
+        operator: The operator that computes everything; empty if there are several.
         dtype: The dtype of the messages; None means the dtype of ``x``.
         backend: The name of the backend; empty means the first that takes the tensors.
-        aside: Why a simulated machine does not run it; empty if it does.
-        shown: Makes the row of ``explain`` for a layer; None means that the other attributes say it.
+        aside: Why a simulated machine does not run the plan; empty if it does.
+        shown: Makes the row of ``explain`` for a layer; None means that it is made from the other attributes.
     """
 
     form: str
@@ -148,7 +149,7 @@ class Plan:
     shown: Callable[[Any], reports.Call] | None = None
 
     def described(self, layer: Any) -> reports.Call:
-        """The row of ``explain``."""
+        """Return the row that ``explain`` shows."""
         if self.shown is not None:
             return self.shown(layer)
         dtype, x = self.dtype or self.x.dtype, self.x
@@ -160,12 +161,12 @@ class Plan:
 
 
 def begin(plan: Any, layer: Any, order: str | None = None) -> None:
-    """Notes for ``explain`` that a plan is about to run.
+    """Records for ``explain`` that a plan is about to run.
 
     Args:
         plan: The plan, or an aggregation.
         layer: The layer that it belongs to.
-        order: "before" or "after" its linear step, where that is not the layer's own order.
+        order: "before" or "after" the linear step, if that is not the layer's own order; else None.
     """
     if reports.listener.live and reports.recording():
         call = plan.described(layer)

@@ -1,7 +1,7 @@
-"""Batch vectors of PyG's searches among points, checked where PyG turns them into bounds of clouds.
+"""Checks of the batch vectors of PyG's point searches, when PyG turns them into bounds of clouds.
 
-A vector that does not ascend gives bounds of other clouds, and for numbers out of range torch writes outside
-of its memory. Operators get the bounds alone, which show neither fault.
+A batch vector that does not ascend gives wrong bounds, and for numbers out of range torch writes outside of
+its memory. The operators get only the bounds, which show neither fault.
 """
 
 import sys
@@ -20,7 +20,7 @@ _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 class _Side(NamedTuple):
-    """Points of one side of a search, with the names that PyG's function has for them and their batch."""
+    """The points of one side of a search and their batch vector, with the names of PyG's arguments."""
 
     name: str
     batch: Any
@@ -31,8 +31,9 @@ class _Side(NamedTuple):
         """Checks that the batch has an entry for each point, and that its numbers ascend and are in range.
 
         Raises:
-            ArgumentError: It has not, or they do not.
-            IndexRangeError: A number is negative, or not below ``size``, the number of clouds, unless None.
+            ArgumentError: The batch has another number of entries, or its numbers do not ascend.
+            IndexRangeError: A number is negative, or not below the number of clouds, ``size`` (None: no
+                bound).
         """
         name, batch, points = self.name, self.batch, self.points
         if isinstance(points, Tensor) and batch.numel() != points.size(0):
@@ -58,14 +59,14 @@ class _Side(NamedTuple):
 
     @property
     def clouds(self) -> int:
-        """The number of clouds, without empty ones behind the last point."""
+        """The number of clouds, without empty clouds after the last point."""
         if self.batch is None:
             return 1
         return int(self.batch.max()) + 1 if self.batch.numel() else 0
 
 
 def rows() -> list[Row]:
-    """The rows of the patch table."""
+    """Return the rows of the patch table."""
     return [
         replacing(pool, "_batch_to_ptr", _check, _assert),
         *replacing_in([edge_conv, gravnet_conv, x_conv], "index2ptr", _check, _assert),
@@ -73,17 +74,17 @@ def rows() -> list[Row]:
 
 
 def _check(_: Any, batch: Any, size: Any = None) -> None:
-    """Checks a batch vector, with the names and points that PyG's calling function has for it.
+    """Checks a batch vector; names and points for the error come from the calling function of PyG.
 
     Raises:
-        ArgumentError: As :meth:`_Side.check`; or the two sides of a search differ in their number of clouds.
-        IndexRangeError: As :meth:`_Side.check`.
+        ArgumentError: See :meth:`_Side.check`; or the two sides of a search differ in their number of clouds.
+        IndexRangeError: See :meth:`_Side.check`.
     """
-    # The variables of the function of PyG that calls the replaced one.
+    # The local variables of the PyG function that called the replaced one.
     local = sys._getframe(2).f_locals
     sides = _sides(local, batch)
     if any(not _is_served(side.batch) for side in sides if side.batch is not None):
-        return  # errors are PyG's
+        return  # PyG raises its own error
     for side in sides:
         if side.batch is not None and side.batch is batch:
             side.check(size)
@@ -102,10 +103,10 @@ def _is_served(batch: Any) -> bool:
 
 
 def _sides(local: Mapping[str, Any], batch: Any) -> list[_Side]:
-    """The sides of a search, from the variables of PyG's function."""
+    """Return the sides of a search, from the local variables of PyG's function."""
     if "batch_x" in local:
         return [_Side(f"batch_{end}", local[f"batch_{end}"], end, local.get(end)) for end in ("x", "y")]
-    if "b" in local:  # of a layer's two sets of points
+    if "b" in local:  # a layer with two sets of points
         places = ("[0]", "[1]") if isinstance(local["batch"], tuple) else ("", "")
         return [
             _Side(f"batch{place}", of, f"x{place}", points)
@@ -116,6 +117,6 @@ def _sides(local: Mapping[str, Any], batch: Any) -> list[_Side]:
 
 
 def _assert(_: Any, batch: Any, size: Any = None) -> None:
-    """Checks the order alone, in a traced program, which torch's error ends when it runs."""
+    """Adds a check of the order to a traced program; torch raises the error when the program runs."""
     if isinstance(batch, Tensor):
         torch._assert_async((batch[1:] >= batch[:-1]).all(), "batch: expected numbers of clouds that ascend.")

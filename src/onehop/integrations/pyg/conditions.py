@@ -1,4 +1,4 @@
-"""Conditions of a layer as it is set up now, whatever its class: eagerly, and while a program is traced."""
+"""Conditions on a layer instance, for every class: in eager mode, and while a program is traced."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,13 +10,14 @@ from onehop.compiler.modules import MODULE_HOOKS, global_hooks, itself, modules_
 from onehop.integrations.pyg.leave import EXPLAINED, Explained, Leave
 from onehop.integrations.pyg.rules.aggregators import FORWARDS, REDUCTIONS
 
-# Functions that PyG calls on the way and that must be its own; the last two from its plain propagate alone.
+# Functions that PyG calls in propagate and that must be PyG's own; only the plain propagate calls the last
+# two.
 STEPS = ("aggregate", "update", "_check_input", "_set_size", "_index_select", "_index_select_safe")
 PLAIN_STEPS = ("_collect", "_lift")
 
 OVERRIDES = "this instance overrides"
 HOOKED = "message passing hooks are registered on it"
-# Functions that an instance may have of its own, and dictionaries of hooks on the way.
+# Functions that an instance may override, and names of the dictionaries of hooks that propagate reads.
 OVERRIDDEN = ("message", *STEPS, *PLAIN_STEPS, "collect", "get_attention")
 MESSAGE_HOOKS = tuple(
     f"_{function}_forward_{when}hooks"
@@ -29,19 +30,19 @@ _OF_AGGREGATION = ("forward", "reduce")
 
 
 def layer_reason(layer: Any, fuses: bool, traced: bool = False) -> str | None:
-    """Return why this layer, as it is set up now, has no fast path, whatever its class; None if it has.
+    """Return why this instance has no fast path, apart from its class; None if it has one.
 
     Args:
         layer: The layer.
-        fuses: Whether its class has a fused path of PyG's own.
-        traced: Whether a program is traced. Elsewhere :func:`check_layer` looks for an explainer.
+        fuses: Whether the class has a fused path in PyG.
+        traced: Whether a program is traced. In eager mode, :func:`check_layer` looks for an explainer.
     """
     state = watched(layer, _WATCHED, MESSAGE_HOOKS) if traced else layer.__dict__
     if traced and state.get("_explain"):
         return EXPLAINED
     if state.get("_decomposed_layers", 1) != 1:
         return "decomposed_layers is not 1"
-    # The quickest test of all names at once, which torch does not trace.
+    # This tests all names at once, which is fastest, but torch does not trace it.
     if traced or not state.keys().isdisjoint(OVERRIDDEN):
         for name in OVERRIDDEN:
             if name in state:
@@ -54,18 +55,18 @@ def layer_reason(layer: Any, fuses: bool, traced: bool = False) -> str | None:
 
 
 def check_layer(layer: Any, fuses: bool, explained: bool = False) -> None:
-    """Leaves a layer that, as it is set up now, has no fast path, whatever its class.
+    """Raises if this instance has no fast path, apart from its class.
 
     Args:
         layer: The layer.
-        fuses: Whether its class has a fused path of PyG's own.
-        explained: Whether an explainer may be at work on it.
+        fuses: Whether the class has a fused path in PyG.
+        explained: Whether an explainer may be running on the layer.
 
     Raises:
-        Explained: An explainer is at work on it.
-        Leave: For any other reason.
+        Explained: An explainer is running on the layer.
+        Leave: The layer has no fast path for another reason.
     """
-    # Without further calls: this is the hot path.
+    # This is the hot path, so the test makes no further calls.
     if not explained and layer.__dict__.get("_explain"):
         raise Explained(EXPLAINED)
     reason = layer_reason(layer, fuses)
@@ -74,7 +75,7 @@ def check_layer(layer: Any, fuses: bool, explained: bool = False) -> None:
 
 
 def reduction_of(layer: Any, traced: bool = False) -> tuple[str, str | None]:
-    """The reduction of the layer's aggregation module; or, in the second place, why it has no fast path.
+    """Return (reduction of the layer's aggregation module, None), or (any, why it has no fast path).
 
     Args:
         layer: The layer.
@@ -97,10 +98,10 @@ def reduction_of(layer: Any, traced: bool = False) -> tuple[str, str | None]:
 
 
 def watched(module: Any, names: Sequence[str], hooks: Sequence[str]) -> dict[str, Any]:
-    """The attributes that a module's ``__dict__`` has, of some, and the lengths of dictionaries of hooks.
+    """Return those of the named attributes that ``__dict__`` has, and the lengths of dictionaries of hooks.
 
-    Conditions look at this while a program is traced. Torch makes a program anew where an attribute that was
-    read, or a length, is another one. It does not notice what is added to ``__dict__``, nor a first hook.
+    Conditions read them while a program is traced. torch recompiles the program when an attribute that was
+    read, or a length, has changed. It does not notice additions to ``__dict__``, nor a first hook.
     """
     state: dict[str, Any] = {name: len(getattr(module, name)) for name in hooks}
     for name in names:
@@ -111,10 +112,10 @@ def watched(module: Any, names: Sequence[str], hooks: Sequence[str]) -> dict[str
 
 
 def module_reason(layer: Any) -> str | None:
-    """Return why the modules in a layer keep it from running its own message; None if they do not."""
+    """Return why a layer cannot run its own message because of its submodules; None if it can."""
     return modules_reason(module for module in layer.modules() if module is not layer)
 
 
 def has_hooks(module: Any) -> bool:
-    """Return whether a module has hooks of its own."""
+    """Return whether hooks are registered on a module itself."""
     return any(map(module.__dict__.get, MODULE_HOOKS))

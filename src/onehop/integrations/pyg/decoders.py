@@ -1,11 +1,12 @@
 """PyG's edge scores that are dot products; they run as ``onehop.sddmm``.
 
-``InnerProductDecoder``, which ``GAE`` and its subclasses use: PyG copies the rows of both ends of every edge,
-and adds the gradients of the copies to the nodes. Here the products are an operator over the graph of the
-edges. Negative edges are new in every epoch: making their graph takes a small part of the time of the copies.
+In ``InnerProductDecoder``, which ``GAE`` and its subclasses use, PyG copies the rows of both ends of every
+edge, and adds the gradients of the copies to the nodes. Here one operator computes the products over the
+graph of the edges. Negative edges are new in every epoch, but making their graph takes a small part of the
+time of the copies.
 
-``DistMult`` and ``ComplEx`` where one head and one relation are scored against many tails, as in the models'
-``test``: PyG copies the head, the relation and the tail for every score. Here the head and the relation make
+``DistMult`` and ``ComplEx`` score one head and one relation against many tails in the models' ``test``. PyG
+copies the head, the relation and the tail for every score. Here the head and the relation are combined into
 one row, the destination of all edges.
 """
 
@@ -29,14 +30,14 @@ from onehop.integrations.pyg.leave import are_dense
 from onehop.integrations.rows import Row, replacing
 from onehop.ops import sddmm
 
-# A graph, and gradients, take a pass over all nodes. With more nodes for each edge than this it costs as much
-# as it saves: 10,000 new edges of 100,000 nodes of width 16 took 1.5 times as long as in PyG without a
+# Making a graph, and gradients, take a pass over all nodes. With more nodes per edge than this, that costs as
+# much as it saves: 10,000 new edges of 100,000 nodes with width 16 took 1.5 times as long as in PyG without a
 # backward pass, and 0.65 times as long with one.
 _NODES_AN_EDGE = 8
 
 
 def rows() -> list[Row]:
-    """The rows of the patch table."""
+    """Return the rows of the patch table."""
     return [
         replacing(InnerProductDecoder, "forward", inner_product, counted_as="InnerProductDecoder"),
         replacing(DistMult, "forward", dist_mult, counted_as="DistMult"),
@@ -51,7 +52,7 @@ def inner_product(_: Any, decoder: Any, z: Any, edge_index: Any, sigmoid: Any = 
         decoder: The decoder, which has no parameters.
         z: [N, F].
         edge_index: [2, E].
-        sigmoid: Whether probabilities are returned, and not the products.
+        sigmoid: Whether to return probabilities instead of products.
     """
     if is_too_small(edge_index, z) or not applies(z, edge_index) or z.dim() != 2:
         return None
@@ -69,8 +70,8 @@ def dist_mult(_: Any, model: Any, head_index: Any, rel_type: Any, tail_index: An
 
     Args:
         model: The model.
-        head_index: [E], one number expanded.
-        rel_type: [E], one number expanded.
+        head_index: [E], expanded from one number.
+        rel_type: [E], expanded from one number.
         tail_index: [E].
     """
     nodes, relations = model.node_emb, model.rel_emb
@@ -83,7 +84,7 @@ def dist_mult(_: Any, model: Any, head_index: Any, rel_type: Any, tail_index: An
 def compl_ex(_: Any, model: Any, head_index: Any, rel_type: Any, tail_index: Any) -> Tensor | None:
     """Computes ``ComplEx.forward`` for one head and one relation; None if PyG's code has to run.
 
-    The arguments are as for :func:`dist_mult`.
+    The arguments are those of :func:`dist_mult`.
     """
     nodes, relations = (model.node_emb, model.node_emb_im), (model.rel_emb, model.rel_emb_im)
     if not _has_one_row((*nodes, *relations), head_index, rel_type, tail_index):
@@ -95,7 +96,7 @@ def compl_ex(_: Any, model: Any, head_index: Any, rel_type: Any, tail_index: Any
 
 
 def _has_one_row(embeddings: Sequence[Any], head_index: Any, rel_type: Any, tail_index: Any) -> bool:
-    """Return whether one head and one relation are scored against enough tails, by plain embeddings."""
+    """Return whether one head and one relation are scored against enough tails, with plain embeddings."""
     return (
         all(map(_is_plain, embeddings))
         and applies(embeddings[0].weight)
@@ -109,7 +110,7 @@ def _has_one_row(embeddings: Sequence[Any], head_index: Any, rel_type: Any, tail
 
 
 def _is_plain(module: Any) -> bool:
-    """Return whether a module takes rows of its weight and does nothing else, with dense gradients."""
+    """Return whether a module only gathers rows of its weight, with dense gradients."""
     return (
         type(module) is Embedding
         and module.padding_idx is None
@@ -120,7 +121,7 @@ def _is_plain(module: Any) -> bool:
 
 
 def _scores(tails: Tensor, *pairs: tuple[Tensor, Tensor]) -> Tensor | None:
-    """The sum over pairs of the products, [E], of a row, [1, F], with the tails' rows of [N, F]."""
+    """Return scores, [E]: the sum over pairs of a row, [1, F], times the rows of the tails in [N, F]."""
     bounds = torch.tensor([0, tails.numel()], device="cpu")
     try:
         graph = Graph.from_csr(bounds, tails, len(pairs[0][1]))

@@ -1,18 +1,18 @@
-"""Functions that mix the rows of a converted model: exact over all processes, or an error.
+"""Functions that mix rows, in models converted for several processes: exact results, or an error.
 
-Without a divided graph, PyG's and torch's own functions run. This file imports ``onehop.distributed`` and the
-rows of the patch, and no other file of this package.
+Without a divided graph, PyG's and torch's own functions run. Of onehop, this file imports only
+``onehop.distributed`` and the rows of the patch.
 
 Normalisations, with statistics over all processes, and relational layers are exact. Each normalisation
-follows ``forward`` of its class in ``torch_geometric.nn.norm``. Dropout remains torch's own: a converted
-model draws on each process separately. Without conversion, processes with equal seeds would drop the same
+follows ``forward`` of its class in ``torch_geometric.nn.norm``. Dropout remains torch's own: in a converted
+model, each process draws separately. Without the conversion, processes with equal seeds would drop the same
 positions.
 
-Operations that need the rows of all nodes in one place raise an error. After a read-out, which makes one row
-of all rows, every process would compute its loss from the same row, and only the program knows how to add up
-such losses; it states that by a sum over the processes. Some layers mix all nodes in ways that have no path
-over several processes. Layers that compute with the edges themselves are not listed: a part's edges raise
-that error.
+Operations that need the rows of all nodes on one process raise an error. After a read-out, which reduces all
+rows to one, every process would compute its loss from the same row, and only the program knows how to add up
+these losses; it does so by a sum over the processes. Some other layers mix all nodes in ways that several
+processes cannot compute. Layers that compute with the edges themselves are not listed here, because the edges
+of a part raise the error.
 """
 
 import importlib
@@ -54,7 +54,7 @@ _REFUSED = (
 
 
 def rows() -> list[Row]:
-    """The rows of the patch table, for the classes that this PyG has."""
+    """Return the rows of the patch table, for the classes that the installed PyG has."""
     functional = torch.nn.functional
     formulas: dict[type, Norm] = {
         norm.LayerNorm: _layer_norm,
@@ -69,7 +69,7 @@ def rows() -> list[Row]:
         glob.global_mean_pool: _global_mean_pool,
         glob.global_max_pool: _global_max_pool,
     }
-    # Another library's function in their place has a code that is not PyG's.
+    # If another library has replaced a function, its code is not PyG's and stays.
     pools = {theirs: ours for theirs, ours in pools.items() if is_own(theirs)}
     _theirs.update({theirs.__name__: _copy(theirs) for theirs in pools})
     bodies: list[tuple[Any, str, Function]] = [
@@ -92,13 +92,13 @@ def rows() -> list[Row]:
 
 
 def dropout(_: Any, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> None:
-    """Checks that a converted model runs."""
+    """Raises an error if dropout runs on rows of a divided graph outside of a converted model."""
     if training and p:
         processes_of("dropout")
 
 
 def _single_element(_: Any, layer: Any, x: Tensor) -> Tensor | None:
-    """PyG's BatchNorm, which would take the only row of a process for the whole batch."""
+    """Runs PyG's BatchNorm, which would take the only row of a process for the whole batch."""
     normalised: Tensor | None = layer.module(x) if layer.allow_single_element and layer.training else None
     return normalised
 
@@ -114,7 +114,7 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor | None:
-    """Normalises in training with statistics over all processes; None in evaluation, where torch does."""
+    """Normalises with statistics over all processes in training; None in evaluation, when torch runs."""
     if not training:
         return None
     group = processes_of("batch normalisation").group
@@ -126,7 +126,7 @@ def batch_norm(
         )
     dtype = x.dtype
     if dtype in (torch.bfloat16, torch.float16):
-        x = x.float()  # as torch does inside
+        x = x.float()  # as torch does internally
     whole = AllRows(group, x)
     count = int(whole.counts)
     if count < 2:
@@ -160,9 +160,10 @@ def _normalised(
     *size: int | None,
     **named_size: int | None,
 ) -> Tensor | None:
-    """One of PyG's normalisations; None where the layer treats each row on its own.
+    """Runs one of PyG's normalisations; None if the layer normalises each row separately.
 
-    MeanSubtractionNorm has another name for the number of examples than the others.
+    The parameter for the number of examples has another name in MeanSubtractionNorm than in the other
+    classes.
     """
     if _by_row(layer):
         return None
@@ -238,11 +239,10 @@ def _instance_norm(layer: Any, x: Tensor, whole: AllRows) -> Tensor:
 def relational(
     theirs: Callable[..., Any], layer: Any, x: Any, edge_index: Any, edge_type: Any = None
 ) -> Tensor | None:
-    """Runs RGCNConv or FastRGCNConv on a part; None for other edges.
+    """Runs RGCNConv or FastRGCNConv on a part of a graph; None for other edges.
 
-    PyG's code runs on a bipartite graph of owned and received rows: these layers select the edges of each
-    relation themselves, and take the rows of sources and destinations separately. So the rows are received
-    once for all relations.
+    PyG's code runs on a bipartite graph, from owned and received rows to owned rows. It selects the edges of
+    each relation itself. So the rows are received once for all relations.
     """
     if type(edge_index) is not LocalEdges:
         return None
@@ -263,7 +263,8 @@ def relational(
     target: Any
     source, target = (x, x) if x is None or isinstance(x, Tensor) else x
     if source is None:
-        # Nodes are numbers of rows of the weights, in the whole graph.
+        # Without features, nodes are row numbers of the weights, so they need their numbers in the whole
+        # graph.
         whole = torch.cat([graph.owned_sources, graph.part.halo_nodes.long()])
         target = graph.owned_nodes if target is None else target
     elif not source.is_floating_point():
@@ -282,7 +283,7 @@ def relational(
 
 
 def _mix(name: str, theirs: Any, layer: Any = None, *args: Any, **kwargs: Any) -> None:
-    """Refuses a layer that mixes rows; HeteroBatchNorm may be set up to treat each row on its own."""
+    """Raises an error for a layer that mixes rows; HeteroBatchNorm may normalise each row separately."""
     if not isinstance(layer, HeteroBatchNorm) or not layer.track_running_stats or layer.training:
         raise ArgumentError(
             f"x: {name} mixes rows and has no path over several processes, where each has a part of them. "
@@ -292,7 +293,7 @@ def _mix(name: str, theirs: Any, layer: Any = None, *args: Any, **kwargs: Any) -
 
 
 def _aggregate(theirs: Any, module: Any, *args: Any, **kwargs: Any) -> None:
-    """Refuses an aggregation module, except inside a layer that reduces the messages of its edges."""
+    """Raises an error for an aggregation module, unless a layer reduces the messages of edges with it."""
     if not reduces_edges():
         _refuse_readout(type(module).__name__)
 
@@ -310,7 +311,7 @@ _theirs: dict[str, Callable[..., Tensor]] = {}
 
 
 class _CodeRow(Row):
-    """The code of a function that models may hold by any name, as in ``self.pool = global_mean_pool``."""
+    """Replaces the code of a function that models may hold, as in ``self.pool = global_mean_pool``."""
 
     __slots__ = ()
 
@@ -320,12 +321,12 @@ class _CodeRow(Row):
         return f"{self.owner.__module__}.{self.owner.__name__}"
 
     def install(self) -> None:
-        """Sets ours. TorchScript, which compiles source text, still finds theirs."""
+        """Sets the code ``ours``. TorchScript, which compiles source text, still finds ``theirs``."""
         self.owner.__code__ = self.ours
         self.owner.__wrapped__ = _theirs[self.owner.__name__]
 
     def restore(self) -> None:
-        """Sets theirs, unless other code has replaced ours since."""
+        """Restores the code ``theirs``, unless other code has replaced ``ours`` since."""
         if self.owner.__code__ is self.ours:
             self.owner.__code__ = self.theirs
             del self.owner.__wrapped__
@@ -337,7 +338,8 @@ def _copy(function: Any) -> Callable[..., Tensor]:
     )
 
 
-# Their code becomes the code of PyG's functions, which sees the names of PyG's module only.
+# The code of these functions becomes the code of PyG's functions, so it can use only the names in PyG's
+# module.
 def _global_add_pool(x, batch, size=None):  # type: ignore[no-untyped-def]
     from onehop.integrations.pyg.divided import pooled
 
@@ -357,7 +359,7 @@ def _global_max_pool(x, batch, size=None):  # type: ignore[no-untyped-def]
 
 
 def pooled(name: str, x: Any, batch: Any, size: Any) -> Tensor:
-    """Runs PyG's function of this name.
+    """Runs PyG's function with this name.
 
     Raises:
         ArgumentError: The rows may be a part of a divided graph.

@@ -1,7 +1,7 @@
 """PyG's functions that sort, coalesce, mirror and select edges.
 
-Edges are sorted by radix. torch gathers and reduces their attributes, as in PyG, so that gradients and errors
-are the same.
+onehop sorts the edges by radix. torch gathers and reduces their attributes, as in PyG, so gradients and
+errors are the same.
 """
 
 from collections.abc import Callable
@@ -23,16 +23,17 @@ from onehop.ops.contexts import context_reason
 
 _LINES = 2
 _INTEGERS = (torch.int64, torch.int32)
-# PyG's default for edges without attributes.
+# The default value of PyG's parameter ``edge_attr``.
 _MISSING = "???"
-# Counting takes at most this many nodes for each sorted number; going through more takes longer than a sort.
+# Numbers are sorted by counting if there are at most this many nodes per number; with more nodes, a pass over
+# all counts takes longer than a sort.
 _MOST_SPREAD = 2
-# For more nodes, PyG joins tables in pandas.
+# With more nodes than this, PyG joins tables in pandas.
 _MOST_MAPPED = 10_000_000
 
 
 def rows() -> list[Row]:
-    """The rows of the patch table."""
+    """Return the rows of the patch table."""
     return replacing_utils(
         coalesce,
         sort_edge_index,
@@ -54,7 +55,7 @@ def coalesce(
     is_sorted: Any = False,
     sort_by_row: Any = True,
 ) -> Any:
-    """Sorts edges and merges equal ones; None where PyG's code has to run."""
+    """Sorts edges and merges equal ones; None if PyG's code has to run."""
     if is_sorted is not False:
         return None
     edges = _sortable(edge_index, num_nodes, sort_by_row)
@@ -64,7 +65,7 @@ def coalesce(
 def to_undirected(
     _: Any, edge_index: Any, edge_attr: Any = _MISSING, num_nodes: Any = None, reduce: Any = "add"
 ) -> Any:
-    """Adds the edges in the other direction and coalesces them; None where PyG's code has to run."""
+    """Adds the reversed edges and coalesces all edges; None if PyG's code has to run."""
     if isinstance(edge_attr, int):
         edge_attr, num_nodes = _MISSING, edge_attr
     edges = _sortable(edge_index, num_nodes)
@@ -74,7 +75,7 @@ def to_undirected(
 def sort_edge_index(
     _: Any, edge_index: Any, edge_attr: Any = _MISSING, num_nodes: Any = None, sort_by_row: Any = True
 ) -> Any:
-    """Sorts edges; None where PyG's code has to run."""
+    """Sorts edges; None if PyG's code has to run."""
     edges = _sortable(edge_index, num_nodes, sort_by_row)
     if edges is None:
         return None
@@ -83,9 +84,9 @@ def sort_edge_index(
 
 
 def is_undirected(_: Any, edge_index: Any, edge_attr: Any = None, num_nodes: Any = None) -> bool | None:
-    """Return whether every edge exists in both directions; None where PyG's code has to run.
+    """Return whether every edge exists in both directions; None if PyG's code has to run.
 
-    That is also so for edges with attributes, which PyG sorts by :func:`sort_edge_index`.
+    PyG's code also runs for edges with attributes; it sorts them by :func:`sort_edge_index`.
     """
     if isinstance(edge_attr, Tensor | list | tuple):
         return None
@@ -94,7 +95,7 @@ def is_undirected(_: Any, edge_index: Any, edge_attr: Any = None, num_nodes: Any
 
 
 def contains_isolated_nodes(_: Any, edge_index: Any, num_nodes: Any = None) -> bool | None:
-    """Return whether a node has no edge to another one; None where PyG's code has to run."""
+    """Return whether a node has no edge to another node; None if PyG's code has to run."""
     edges = _edges(edge_index, num_nodes)
     if edges is None:
         return None
@@ -115,7 +116,7 @@ def subgraph(
     *,
     return_edge_mask: Any = False,
 ) -> Any:
-    """The edges among some nodes; None where PyG's code has to run."""
+    """Return the edges among some nodes; None if PyG's code has to run."""
     if not _suits(edge_index, num_nodes):
         return None
     if isinstance(subset, list | tuple):
@@ -153,7 +154,7 @@ def k_hop_subgraph(
     flow: Any = "source_to_target",
     directed: Any = False,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
-    """The nodes and edges around some nodes; None where PyG's code has to run."""
+    """Return the nodes and edges around some nodes; None if PyG's code has to run."""
     if not _suits(edge_index, num_nodes) or edge_index.dtype != torch.int64:
         return None
     if type(num_hops) is not int or flow not in ("source_to_target", "target_to_source"):
@@ -164,7 +165,8 @@ def k_hop_subgraph(
         return None
     edges = EdgeColumns(edge_index, flipped=flow == "source_to_target")
     num_nodes = edges.num_nodes if num_nodes is None else num_nodes
-    # With more nodes than ends of edges, PyG's list of reached nodes takes less time than a search of marks.
+    # If there are more nodes than ends of edges, PyG's list of reached nodes is faster than a mask over all
+    # nodes.
     if num_nodes > _LINES * len(edges) or not _are_below(node_idx, num_nodes):
         return None
     frontier = _marks(node_idx, num_nodes)
@@ -188,9 +190,9 @@ def k_hop_subgraph(
 def index_sort(
     _: Any, inputs: Any, max_value: Any = None, stable: Any = False
 ) -> tuple[Tensor, Tensor] | None:
-    """Sorts numbers of nodes stably, by counting them; None where PyG's code has to run.
+    """Sorts node numbers stably, by counting them; None if PyG's code has to run.
 
-    PyG's code runs also where there are far fewer numbers than nodes, or some are negative.
+    PyG's code also runs if there are far fewer numbers than nodes, or a number is negative.
     """
     if not _serves(inputs, dims=1):
         return None
@@ -207,7 +209,7 @@ def index_sort(
 
 
 def _serves(numbers: Any, dims: int) -> bool:
-    """Return whether the patch, the context, and the kind and the number of integers let ours run."""
+    """Return whether the patch, the context, and the type and number of integers allow onehop's code."""
     # While a program is traced, sizes are tensors.
     if type(numbers) is not Tensor or context_reason() is not None or numbers.dim() != dims:
         return False
@@ -217,13 +219,13 @@ def _serves(numbers: Any, dims: int) -> bool:
 
 
 def _suits(edge_index: Any, num_nodes: Any) -> bool:
-    """Return whether the patch, the context and an ``edge_index`` let ours run."""
+    """Return whether onehop's code runs for this ``edge_index``, in this context, under this patch."""
     is_number = num_nodes is None or type(num_nodes) is int
     return is_number and _serves(edge_index, _LINES) and edge_index.size(0) == _LINES
 
 
 def _edges(edge_index: Any, num_nodes: Any, by_row: bool = True) -> EdgeColumns | None:
-    """The edges of an ``edge_index``; None where PyG's code has to run, also for a number out of range."""
+    """Return the edges of an ``edge_index``; None if PyG has to run, also for a number out of range."""
     if not _suits(edge_index, num_nodes):
         return None
     edges = EdgeColumns(edge_index, flipped=not by_row)
@@ -231,7 +233,7 @@ def _edges(edge_index: Any, num_nodes: Any, by_row: bool = True) -> EdgeColumns 
 
 
 def _sortable(edge_index: Any, num_nodes: Any, by_row: Any = True) -> EdgeColumns | None:
-    """The edges, as :func:`_edges`; None also where PyG, which numbers edges in their dtype, overflows."""
+    """Return the edges as :func:`_edges`; None also if PyG's numbering of edges overflows their dtype."""
     edges = _edges(edge_index, num_nodes, by_row) if type(by_row) is bool else None
     if edges is None:
         return None
@@ -243,7 +245,7 @@ def _sortable(edge_index: Any, num_nodes: Any, by_row: Any = True) -> EdgeColumn
 
 
 def _gathered(values: Any, numbers: Tensor) -> Any:
-    """``values[numbers]``; ``index_select`` takes half the time, but autograd records it differently."""
+    """Return ``values[numbers]``; by ``index_select``, in half the time, if autograd does not record it."""
     if (
         is_plain(values)
         and are_dense(values, dtype=values.dtype)
@@ -268,7 +270,7 @@ def _coalesced(edges: EdgeColumns, edge_attr: Any, reduce: Any, mirrored: bool =
 
 
 def _in_order(ordered: SortedEdges, edge_attr: Any) -> Any:
-    """The attributes of sorted edges."""
+    """Return the attributes in the order of the sorted edges."""
     return _map_values(edge_attr, lambda value: _gathered(value, ordered.numbers))
 
 
@@ -277,14 +279,14 @@ def _has_values(edge_attr: Any) -> bool:
 
 
 def _map_values(edge_attr: Any, function: Callable[[Any], Any]) -> Any:
-    """Applies a function to a tensor, or to each value of a list; other values stay."""
+    """Applies a function to a tensor, or to each value of a list; returns other values unchanged."""
     if isinstance(edge_attr, Tensor):
         return function(edge_attr)
     return [function(value) for value in edge_attr] if isinstance(edge_attr, list | tuple) else edge_attr
 
 
 def _with_values(edge_index: Tensor, edge_attr: Any) -> Any:
-    """The result of PyG's functions: a pair, unless no attributes were passed."""
+    """Return the result as PyG's functions do: a pair, unless no attributes were passed."""
     has_place = edge_attr is None or isinstance(edge_attr, Tensor | list | tuple)
     return (edge_index, edge_attr) if has_place else edge_index
 
@@ -293,19 +295,19 @@ def _with_values(edge_index: Tensor, edge_attr: Any) -> Any:
 
 
 def _are_below(nodes: Tensor, num_nodes: int) -> bool:
-    """Return whether numbers of nodes, int64, are all in range."""
+    """Return whether node numbers, int64, are all in range."""
     return bool(((nodes >= 0) & (nodes < num_nodes)).all())
 
 
 def _marks(nodes: Tensor, num_nodes: int) -> Tensor:
-    """A mask of these nodes, [num_nodes]."""
+    """Return a boolean mask of these nodes, [num_nodes]."""
     mask = torch.zeros(num_nodes, dtype=torch.bool, device="cpu")
     mask[nodes] = True
     return mask
 
 
 def _places(nodes: Tensor, num_nodes: int, dtype: torch.dtype) -> Tensor:
-    """The place of each of these nodes among them, [num_nodes]; entries of other nodes are undefined."""
+    """Return the place of each node in ``nodes``, [num_nodes]; entries of other nodes are undefined."""
     places = torch.empty(num_nodes, dtype=dtype, device="cpu")
     places[nodes] = torch.arange(nodes.numel(), dtype=dtype, device="cpu")
     return places

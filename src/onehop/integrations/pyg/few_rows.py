@@ -19,13 +19,13 @@ _MATRIX = 2
 
 
 def reduced(src: Tensor, index: Any, dim: Any, num_rows: Any, reduce: str) -> Tensor | None:
-    """Takes the mean or an extremum of rows by an index; None where PyG's code has to run.
+    """Takes the mean or an extremum of rows by an index; None if PyG's code has to run.
 
-    Means whose gradients are recorded are left to PyG, which takes about as long for them, and so are such
-    extrema of other shapes.
+    If autograd records the call, PyG runs means, for which it takes about as long, and extrema of tensors
+    that are not matrices.
     """
     is_matrix = src.dim() == _MATRIX
-    # A result that is another view has a version of its own: autograd would not see that it was written to.
+    # If the result were a view with its own version, autograd would not see that it was written to.
     if is_recorded(src) and not (is_matrix and reduce in EXTREMA):
         return None
     if not _suit(src, index, dim, num_rows):
@@ -36,12 +36,12 @@ def reduced(src: Tensor, index: Any, dim: Any, num_rows: Any, reduce: str) -> Te
         )
     except _NOT_SERVED:
         return None
-    # Autograd treats a view differently.
+    # PyG's result is not a view; autograd treats views differently.
     return out if is_matrix else torch.ops.aten._unsafe_view(out, (num_rows, *src.shape[1:]))
 
 
 def softmax(src: Tensor, index: Any, ptr: Any, num_rows: Any, dim: Any) -> Tensor | None:
-    """Normalises the rows of an index; None where PyG's code has to run."""
+    """Computes the softmax of rows grouped by an index; None if PyG's code has to run."""
     if ptr is not None or not _suit(src, index, dim, num_rows):
         return None
     try:
@@ -51,7 +51,7 @@ def softmax(src: Tensor, index: Any, ptr: Any, num_rows: Any, dim: Any) -> Tenso
 
 
 def _suit(src: Tensor, index: Any, dim: Any, num_rows: Any) -> bool:
-    """Return whether native code reads the rows and the index as they are."""
+    """Return whether native code can read the rows and the index as they are."""
     return (
         type(index) is Tensor
         and type(num_rows) is int

@@ -57,9 +57,9 @@ class Pyg(Framework):
         return known_layers()
 
     def rows(self, settings: Settings) -> list[Row]:
-        """The rows of the patch table; no setting changes them."""
+        """Return the rows of the patch table; no setting changes them."""
         register(products.OPERATORS)
-        # Both read PyG's functions, which are not replaced yet.
+        # Both calls read PyG's functions, so they come before the functions are replaced.
         rules()
         edge_updates()
         rewriting = rewrites.rows()
@@ -86,14 +86,14 @@ class Pyg(Framework):
         ]
 
     def install(self, settings: Settings) -> None:
-        """Installs the rows, and wraps the classes that exist; has no effect if that is done already."""
+        """Installs the rows, and wraps existing classes; has no effect if the rows are installed already."""
         if not self._rows:
             super().install(settings)
             hook.wrap_existing()
             self._add_divided()
 
     def _add_divided(self) -> None:
-        """Installs the rows for divided graphs once both the patch and ``onehop.distributed`` are there."""
+        """Installs the rows for divided graphs if the patch is on and ``onehop.distributed`` is imported."""
         with session.lock:
             if self._rows and DISTRIBUTED.provided is not None:
                 from onehop.integrations.pyg import divided
@@ -111,7 +111,7 @@ class Pyg(Framework):
         return super().replaced() + (hook.wrapped_classes() if self._rows else [])
 
     def silence(self, module: Any) -> str | None:
-        """Return why a layer never reached the wrapped ``propagate``; None if the module is no layer."""
+        """Return why a layer never reached the wrapped ``propagate``; None if the module is not a layer."""
         if not isinstance(module, MessagePassing):
             return None
         if "propagate" in vars(module):
@@ -124,7 +124,7 @@ class Pyg(Framework):
 
 
 def _row(owner: Any, attribute: str, maker: Function) -> Row:
-    """The row of a function that ``maker`` turns into its replacement."""
+    """Return the row that replaces a function by the function that ``maker`` makes from it."""
     theirs = host_function(owner, attribute)
     if not is_own(theirs):
         return Row(owner, attribute, theirs, theirs)

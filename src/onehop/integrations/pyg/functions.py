@@ -1,8 +1,8 @@
-"""PyG's functions that models call themselves: ``scatter``, ``segment``, ``softmax`` and ``spmm``.
+"""PyG's functions that models call directly: ``scatter``, ``segment``, ``softmax`` and ``spmm``.
 
 Read-outs, aggregation modules and users' own layers reduce rows by an index, or between bounds. Both are
-graphs (:mod:`onehop.graph.index`), so no intermediate of the size of the rows is made. The softmax is served
-where the index ascends, as a batch vector does.
+treated as graphs (:mod:`onehop.graph.index`), so no intermediate of the size of the rows is made. onehop runs
+the softmax if the index ascends, as a batch vector does.
 """
 
 import math
@@ -41,12 +41,12 @@ _COST = 8
 
 
 def rows() -> list[Row]:
-    """The rows of the patch table."""
+    """Return the rows of the patch table."""
     return replacing_utils(scatter, segment, softmax, spmm)
 
 
 def replacing_utils(*bodies: Function) -> list[Row]:
-    """The rows of functions of ``torch_geometric.utils``, which have the names of their bodies."""
+    """Return rows that replace functions of ``torch_geometric.utils`` by the bodies with the same names."""
     return [
         replacing(torch_geometric.utils, body.__name__, body, counted_as=body.__name__) for body in bodies
     ]
@@ -55,15 +55,15 @@ def replacing_utils(*bodies: Function) -> list[Row]:
 def scatter(
     _: Any, src: Any, index: Any, dim: Any = 0, dim_size: Any = None, reduce: Any = "sum"
 ) -> Tensor | None:
-    """Reduces the rows of an index; None where PyG's code has to run."""
+    """Reduces rows by an index; None if PyG's code has to run."""
     if type(src) not in PLAIN or type(reduce) is not str or reduce not in _OF_SCATTER:
         return None
-    # No reduction costs more than this many times a sum.
+    # COST_OF_EXTREMA is the highest cost of a reduction, as a multiple of a sum's cost.
     if src.numel() * COST_OF_EXTREMA < thresholds.now.index_numbers:
         by = _OF_SCATTER[reduce]
-        # Sums of few rows take PyG as long, within a layer.
+        # PyG's sums of few rows are as fast.
         return None if by == "sum" else few_rows.reduced(src, index, dim, dim_size, by)
-    # PyG's mean is a sum, divided.
+    # PyG computes a mean as a sum that is divided.
     by = "sum" if reduce == "mean" else _OF_SCATTER[reduce]
     if not pays(src.numel(), cost_of(src, by)) or src.dim() < _MATRIX:
         return None
@@ -76,7 +76,7 @@ def scatter(
     if by in ("max", "min"):
         return extremum(graph, src, index, along, by)
     if by == "mean" and is_recorded(src):
-        # PyG's counts, unlike the index, are kept for the backward pass.
+        # As in PyG, autograd keeps the counts for the backward pass, and not the index.
         total = added(graph, src, index, along, widen=True)
         count = graph.in_degrees.clamp_(min=1).view(-1, *[1] * (src.dim() - 1))
         return (total / count.to(total.dtype)).to(src.dtype)
@@ -84,13 +84,13 @@ def scatter(
 
 
 def segment(_: Any, src: Any, ptr: Any, reduce: Any = "sum") -> Tensor | None:
-    """Reduces the rows between bounds; None where PyG's code has to run."""
+    """Reduces the rows between bounds; None if PyG's code has to run."""
     if type(src) not in PLAIN or type(reduce) is not str or reduce not in _OF_SEGMENTS:
         return None
     if src.numel() * _COST < thresholds.now.direct_numbers or src.dim() < _MATRIX:
         return None
     is_extremum = reduce in ("max", "min")
-    # The gradient of its extrema differs from scatter's where entries tie at 0.
+    # The gradient of segment's extrema differs from scatter's if entries tie at 0.
     if (is_extremum and src.requires_grad and torch.is_grad_enabled()) or not _has_bounds(src, ptr):
         return None
     graph = graph_of_bounds(ptr, src.size(0))
@@ -98,14 +98,14 @@ def segment(_: Any, src: Any, ptr: Any, reduce: Any = "sum") -> Tensor | None:
         return None
     out = _reduced(graph, src, reduce) if is_extremum else segmented(graph, src, reduce == "mean")
     watch(ptr, out)
-    # As in PyG, where empty segments have an infinite extremum.
+    # As in PyG, infinite extrema, such as those of empty segments, become 0.
     return torch.where(out.isinf(), 0, out) if is_extremum else out
 
 
 def softmax(
     _: Any, src: Any, index: Any = None, ptr: Any = None, num_nodes: Any = None, dim: Any = 0
 ) -> Tensor | None:
-    """Normalises the rows of a sorted index, or between bounds; None where PyG's code has to run."""
+    """Computes the softmax over a sorted index, or between bounds; None if PyG's code has to run."""
     if type(src) not in PLAIN:
         return None
     if src.numel() * _COST < thresholds.now.direct_numbers:
@@ -126,7 +126,7 @@ def softmax(
 
 
 def spmm(_: Any, src: Any, other: Any, reduce: Any = "sum") -> Tensor | None:
-    """Multiplies a sparse matrix, as a layer with a fused path does; None where PyG's code has to run."""
+    """Multiplies a sparse matrix by features, as fused layers of PyG do; None if PyG's code has to run."""
     if type(other) not in PLAIN or type(reduce) is not str or reduce not in _OF_PRODUCTS:
         return None
     adjacency = adjacency_of(src)
@@ -142,7 +142,7 @@ def spmm(_: Any, src: Any, other: Any, reduce: Any = "sum") -> Tensor | None:
 
 def _reduced(graph: Graph, src: Tensor, reduce: str) -> Tensor:
     out = reduce_rows(graph, src.flatten(1), reduce=reduce)
-    # Autograd treats a view differently.
+    # PyG's result is not a view; autograd treats views differently.
     return out if src.dim() == _MATRIX else torch.ops.aten._unsafe_view(out, (graph.num_dst, *src.shape[1:]))
 
 
@@ -157,7 +157,7 @@ def _has_index(src: Tensor, index: Any, num_rows: Any) -> bool:
 
 
 def _has_bounds(src: Tensor, ptr: Any) -> bool:
-    """Return whether a plain tensor can be reduced between bounds and PyG has no extension for that."""
+    """Return whether a plain tensor can be reduced between bounds, and PyG has no extension for it."""
     return (
         not (torch_geometric.typing.WITH_TORCH_SCATTER or torch_geometric.typing.WITH_SOFTMAX)
         and applies(src, ptr)
@@ -168,10 +168,10 @@ def _has_bounds(src: Tensor, ptr: Any) -> bool:
 
 
 def applies(x: Tensor, index: Any = None) -> bool:
-    """Return whether patch and context let ours run, and it takes the features, and the index if any."""
+    """Return whether onehop's function may run now, and takes the features and the index (None: no index)."""
     return serves_functions() and are_features(x, dims=None) and (index is None or are_numbers(index))
 
 
 def serves_functions() -> bool:
-    """Return whether the patch and the context allow functions of PyG to run ours."""
+    """Return whether the patch and the context allow onehop to run PyG's functions."""
     return session.now.serves_functions and context_reason() is None

@@ -1,9 +1,10 @@
-"""HGTConv: keys and values for each pair of a relation and a source, then one attention over all types.
+"""HGTConv: keys and values for each pair of relation and source, then one attention over all types.
 
 PyG stacks the keys of all relations by heads, multiplies them type by type, transposes them back, and runs
-its messages on the joint edges. Here they are a typed product, whose matrices hold the narrow heads side by
-side. The factor of a relation, ``p_rel``, is multiplied into the matrices of its keys, so no edge needs it.
-Where PyG's own steps run, their joint edges are cached, and the products of its HeteroLinear are joined once.
+its messages on the joint edges. Here one typed product computes the keys; its matrices hold narrow heads side
+by side. The factor of a relation, ``p_rel``, is multiplied into the matrices of its keys, so it is not needed
+for each edge. If PyG's own steps run, their joint edges are cached, and the products of its HeteroLinear are
+joined once.
 """
 
 import itertools
@@ -36,10 +37,12 @@ from onehop.ops.typed_attention import RowGroups, row_groups, typed_attention
 
 _FORM = "dot-product attention over all types, fused"
 _GROUPED = "dot-product attention over all types, by groups of relations"
-# Narrow heads are multiplied together up to this width, because products of 16 and 64 columns take as long.
+# Narrow heads are multiplied together up to this width, because products of 16 and of 64 columns take equally
+# long.
 _WIDEST = 64
-# From this many types on, products of few rows pay, because PyG writes type by type: over 160 edges HEATConv,
-# with 2 types, ran at 0.89 times PyG's speed in training, and HGTConv, with 20 products, at 1.19.
+# With at least this many types, joined products of few rows are faster than PyG, which writes type by type:
+# over 160 edges, HEATConv with 2 types ran at 0.89 times PyG's speed in training, and HGTConv with 20
+# products at 1.19 times.
 _MANY_TYPES = 8
 
 
@@ -49,8 +52,8 @@ def forward(theirs: Callable[..., Any], layer: Any, x_dict: Any, edge_index_dict
     Args:
         theirs: PyG's method.
         layer: The layer.
-        x_dict: Features by type of node.
-        edge_index_dict: Edges by type.
+        x_dict: Features by node type.
+        edge_index_dict: Edges by edge type.
 
     Raises:
         Leave: PyG's code has to run; no module was called.
@@ -66,11 +69,11 @@ def forward(theirs: Callable[..., Any], layer: Any, x_dict: Any, edge_index_dict
     keys, queries, values = [], [], []
     for projected in layer.kqv_lin(x_dict).values():
         key, query, value = projected.chunk(3, 1)
-        # Copies, so that products run in any library, and the joint tensor can be freed.
+        # The copies allow products in any library, and the joint tensor can be freed.
         keys.append(key.contiguous())
         values.append(value.contiguous())
         queries.append(query)
-    # Each times 1, so that their gradients are no views of one tensor.
+    # The multiplication by 1 keeps the gradients from being views of one tensor.
     factors = torch.cat([1 * layer.p_rel["__".join(layer.edge_types[number])] for number in numbers])
     of_keys = side_by_side(_matrices(layer.k_rel, heads, numbers) * factors[:, :, None, None], _WIDEST)
     of_values = side_by_side(_matrices(layer.v_rel, heads, numbers), _WIDEST)
@@ -89,7 +92,7 @@ def forward(theirs: Callable[..., Any], layer: Any, x_dict: Any, edge_index_dict
 
 
 def _transformed(layer: Any, x_dict: dict[str, Tensor], parts: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The last steps of PyG's ``forward``: a linear step of each node type, and the skip connections."""
+    """Runs the last steps of PyG's ``forward``: a linear step for each node type, and skip connections."""
     outs: dict[str, Tensor] = layer.out_lin({name: gelu(part) for name, part in parts.items()})
     outputs = {}
     for name in parts:
@@ -102,19 +105,19 @@ def _transformed(layer: Any, x_dict: dict[str, Tensor], parts: dict[str, Tensor]
 
 
 def _matrices(layer: Any, heads: int, numbers: list[int]) -> Tensor:
-    """The matrices of some relations, [relations, H, D, D]; PyG stores them head by head."""
+    """Return the matrices of some relations, [relations, H, D, D]; PyG stores them head by head."""
     weight: Tensor = layer.weight
     chosen = weight.view(heads, -1, *weight.shape[1:]).transpose(0, 1)
     return chosen if len(numbers) == chosen.size(0) else chosen[numbers]
 
 
 def _runs_as_it_is(module: Any, kind: type) -> bool:
-    """Return whether a module is of a class of PyG, without hooks and a ``forward`` of its own."""
+    """Return whether a module is exactly of this class, without hooks and without its own ``forward``."""
     return type(module) is kind and not has_hooks(module) and "forward" not in module.__dict__
 
 
 def _check_layer(layer: Any) -> None:
-    """Leaves a layer that is not PyG's, as it is set up now."""
+    """Raises :class:`Leave` if this instance has changes to PyG's layer, such as hooks."""
     record = with_own_forward(layer, HGTConv, "_cat", "_construct_src_node_feat")
     need(record.rule is not None and reduction_of(layer) == ("sum", None) and layer.node_dim == 0)
     columns = layer.out_channels // layer.heads
@@ -126,7 +129,7 @@ def _check_layer(layer: Any) -> None:
 
 
 def _check_features(layer: Any, x_dict: Any) -> None:
-    """Leaves features unless every node type has some that the layer's linear step takes, of one dtype."""
+    """Raises :class:`Leave` unless all node types have features of one dtype that the linear steps take."""
     need(type(x_dict) is dict)
     factors = list(layer.p_rel.values())
     need(all(factor.shape == (1, layer.heads) for factor in factors))
@@ -140,17 +143,17 @@ def _check_features(layer: Any, x_dict: Any) -> None:
 
 
 def _numbers(layer: Any, x_dict: dict[str, Tensor], edge_index_dict: Any) -> list[int]:
-    """The number of each type of edges in the layer's own order."""
+    """Return the number of each edge type in the layer's own order."""
     need(all(type(relation) is tuple and len(relation) == 3 for relation in edge_index_dict))
     numbers = [layer.edge_types_map.get(relation, -1) for relation in edge_index_dict]
-    # PyG assumes that the relations' rows are in the layer's own order, also if the edges are not.
+    # PyG assumes that the relations' rows are in the layer's own order, even if the edges are not.
     need(numbers and numbers[0] >= 0 and all(a < b for a, b in itertools.pairwise(numbers)))
     need(all(relation[0] in x_dict and relation[-1] in x_dict for relation in edge_index_dict))
     return numbers
 
 
 def _groups_of(types: list[str], x_dict: dict[str, Tensor], edge_index_dict: dict[Any, Tensor]) -> RowGroups:
-    """The edges from a row for each relation and source to a row for each node, cached or new."""
+    """Return the edges, cached or new: from a row for each relation and source to a row for each node."""
     edges = list(edge_index_dict.values())
     need(all(rows.is_cpu and len(rows) == 2 for rows in edges) and any(rows.numel() for rows in edges))
     nodes = [len(x_dict[name]) for name in types]
@@ -169,7 +172,7 @@ def _groups_of(types: list[str], x_dict: dict[str, Tensor], edge_index_dict: dic
 
 
 def _check_edges(edges: list[Any]) -> None:
-    """Leaves edges of several types that cannot be recognised, or are so few that PyG's steps are as fast."""
+    """Raises :class:`Leave` if edges cannot be recognised, or are so few that PyG's steps are as fast."""
     need(edges and all(can_remember(edge_index, None) and edge_index.dim() == 2 for edge_index in edges))
     need(sum(edge_index.numel() for edge_index in edges) >= 2 * thresholds.now.few_edges, TOO_SMALL)
 
@@ -185,12 +188,12 @@ def joined(
     edge_attr_dict: Any = None,
     num_nodes: int | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """PyG's ``construct_bipartite_edge_index``, which HGTConv calls every time, cached.
+    """Runs PyG's ``construct_bipartite_edge_index``, and caches its results, because HGTConv always calls it.
 
     Args:
         theirs: PyG's function.
-        edge_index_dict: Edges by type.
-        src_offset_dict: The first row of each type's sources.
+        edge_index_dict: Edges by edge type.
+        src_offset_dict: The first row of the sources of each edge type.
         dst_offset_dict: The first row of each type of destinations.
         edge_attr_dict: Numbers of the edges of each type; None means that there are none.
         num_nodes: Number of rows.
@@ -221,10 +224,10 @@ def joined(
 
 
 def products(theirs: Callable[..., Any], layer: Any, x: Any, type_ptr: Any) -> Tensor | None:
-    """Computes HeteroLinear's ``forward_naive``, used without pyg-lib, with the products joined once.
+    """Computes HeteroLinear's ``forward_naive``, which runs without pyg-lib, and joins the products once.
 
-    PyG writes the product of each type into its rows of one tensor. The backward pass of such a write copies
-    the gradient of the whole tensor, and so costs types times rows; here it costs rows.
+    PyG writes the product of each type into its rows of one tensor. The backward pass of each write copies
+    the gradient of the whole tensor, so the cost grows with types times rows; here it grows with rows.
 
     Args:
         theirs: PyG's method.
@@ -233,7 +236,7 @@ def products(theirs: Callable[..., Any], layer: Any, x: Any, type_ptr: Any) -> T
         type_ptr: [types + 1], the bounds of the rows of each type.
 
     Returns:
-        [N, out_channels]; None where so few rows are of so few types that PyG's steps are as fast.
+        [N, out_channels]; None if rows and types are so few that PyG's steps are as fast.
 
     Raises:
         Leave: PyG's code has to run.
@@ -247,6 +250,6 @@ def products(theirs: Callable[..., Any], layer: Any, x: Any, type_ptr: Any) -> T
     need(x.shape[1:] == weight.shape[1:2] and weight.size(2) == layer.out_channels)
     starts = type_ptr.tolist()
     counts = [end - start for start, end in itertools.pairwise(starts)]
-    # Types that are not in order make pointers that do not ascend, and rows that PyG does not write.
+    # If types are not in order, the bounds do not ascend, and there are rows that PyG does not write.
     need(starts[0] == 0 and starts[-1] == x.size(0) and min(counts) >= 0 and len(counts) == weight.size(0))
     return typed_product(x, weight, counts, fastest=may_run_elsewhere(x))

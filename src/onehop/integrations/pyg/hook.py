@@ -1,9 +1,9 @@
-"""Wrappers of ``propagate`` and ``edge_updater``: the plain functions and those rendered for a class.
+"""Wrappers of ``propagate`` and ``edge_updater``, both the plain functions and those rendered for a class.
 
-``MessagePassing`` has plain ones. PyG renders others for each class when the first instance is made, in
-``MessagePassing._set_jittable_templates``; where it cannot, layers run the plain ones. That method is
-replaced so that later classes are wrapped too; existing classes are wrapped at once, with the functions that
-PyG keeps for explainers (``_orig_propagate``).
+``MessagePassing`` has the plain functions. PyG renders others for each class when the first instance is made,
+in ``MessagePassing._set_jittable_templates``; if it cannot, layers run the plain functions. The patch
+replaces this method, so that later classes are wrapped too. Existing classes are wrapped at once, together
+with the functions that PyG keeps for explainers (``_orig_propagate``).
 """
 
 from collections.abc import Iterator
@@ -28,11 +28,11 @@ _ATTRIBUTES = tuple(f"{prefix}{name}" for name in _WRAPPERS for prefix in ("", "
 
 
 def template_row() -> Row:
-    """The row of the patch table for the method that renders functions."""
+    """Return the row of the patch table for the method that renders functions."""
     theirs, ours, part = host_function(MessagePassing, _TEMPLATES), _wrap_while_on, building.get()
 
     def _set_jittable_templates(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-        # Also before it, because PyG renders for a class only if its propagate is MessagePassing's.
+        # Wrap before it too, because PyG renders for a class only if its propagate is MessagePassing's.
         ours(part, type(self))
         theirs(self, *args, **kwargs)
         ours(part, type(self))
@@ -57,7 +57,7 @@ def wrap_class(kind: type) -> None:
             setattr(kind, name, of_base)
         elif is_plain(theirs) or _is_rendered(kind, name):
             setattr(kind, name, wrapper(theirs))
-        # A layer runs _orig_ while an explainer works on it, and _jinja_ afterwards.
+        # A layer runs _orig_ while an explainer runs on it, and _jinja_ afterwards.
         of_explainers = namespace.get(explained)
         if of_explainers is not None and of_explainers is replaced(of_base):
             setattr(kind, explained, of_base)
@@ -67,7 +67,7 @@ def wrap_class(kind: type) -> None:
 
 
 def _is_rendered(kind: type, name: str) -> bool:
-    """Return whether PyG rendered a function of a class and it is not wrapped."""
+    """Return whether PyG rendered this function of a class, and it is not wrapped yet."""
     namespace: Any = vars(kind)
     theirs = namespace.get(name)
     return (
@@ -95,7 +95,7 @@ def unwrap_all() -> None:
 
 
 def wrapped_classes() -> list[str]:
-    """The dotted names of the functions that are wrapped now."""
+    """Return the dotted names of the functions that are wrapped now."""
     return [
         f"{kind.__module__}.{kind.__qualname__}.{name}"
         for kind in layer_classes()
@@ -105,7 +105,7 @@ def wrapped_classes() -> list[str]:
 
 
 def layer_classes() -> Iterator[type]:
-    """Every class of layers that exists."""
+    """Yields every existing class of layers."""
     seen: set[type] = set()
     waiting: list[type] = [MessagePassing]
     while waiting:

@@ -1,9 +1,9 @@
-"""HypergraphConv: attention from a number for each node and hyperedge; its reversed entries are cached.
+"""HypergraphConv: attention scores from one number per node and per hyperedge, and cached reversed entries.
 
-PyG gathers the features of both ends of every entry, side by side, to multiply them by a vector. Each half
-of that product depends on one end alone, so it is computed for nodes and for hyperedges. The turned entries,
-over which PyG propagates back to the nodes, are a new tensor in every call of PyG's; here they are kept, so
-that their graph is made once.
+PyG gathers the features of both ends of every entry, joins them, and multiplies them by a vector. Each half
+of the product depends on one end only, so here it is computed once for each node and hyperedge. PyG
+propagates back to the nodes over the reversed entries, which are a new tensor in every call; here they are
+kept, so that their graph is made once.
 """
 
 from collections.abc import Callable
@@ -40,16 +40,16 @@ def forward(
     hyperedge_attr: Any = None,
     num_edges: int | None = None,
 ) -> Tensor | None:
-    """Computes HypergraphConv's ``forward``; None if there are so few entries that PyG's is as fast.
+    """Computes HypergraphConv's ``forward``; None if there are so few entries that PyG is as fast.
 
     Args:
         theirs: PyG's method.
         layer: The layer.
         x: [N, in_channels], the nodes' features.
-        hyperedge_index: [2, E]: nodes above hyperedges.
-        hyperedge_weight: [hyperedges], or None for ones.
-        hyperedge_attr: [hyperedges, in_channels], for attention; else None.
-        num_edges: Number of hyperedges; None means one more than the largest in ``hyperedge_index``.
+        hyperedge_index: [2, E]: nodes in the first row, hyperedges in the second.
+        hyperedge_weight: [hyperedges]; None means 1.
+        hyperedge_attr: [hyperedges, in_channels], for attention; None without attention.
+        num_edges: Number of hyperedges; None means one more than the largest number in ``hyperedge_index``.
 
     Raises:
         Leave: PyG's code has to run.
@@ -60,7 +60,7 @@ def forward(
     need(not is_too_small(entries, None, layer.heads * layer.out_channels), TOO_SMALL)
     record = with_own_forward(layer, HypergraphConv, "message", "aggregate")
     leave_if(record.block_reason)
-    # In this mode PyG requires the number of hyperedges.
+    # In this experimental mode, PyG requires the number of hyperedges.
     need(not is_experimental_mode_enabled("disable_dynamic_shapes"))
     need(are_numbers(entries) and entries.dim() == 2 and entries.size(0) == 2 and entries.size(1) > 0)
     for features in (x, attributes) if layer.use_attention else (x,):
@@ -82,7 +82,7 @@ def forward(
         score = (x * of_nodes).sum(-1).index_select(0, entries[0])
         score = score + (hyperedges * of_hyperedges).sum(-1).index_select(0, entries[1])
         score = leaky_relu(score, layer.negative_slope)
-        # The turned entries are in the same order.
+        # The reversed entries are in the same order, so alpha fits both graphs.
         alpha = edge_softmax(graph if layer.attention_mode == "node" else back, score)
         alpha = dropout(alpha, p=layer.dropout, training=layer.training)
     weight = x.new_ones(count) if weight is None else weight
@@ -97,7 +97,7 @@ def forward(
 
 
 def _inverse(sums: Tensor) -> Tensor:
-    """Return the inverse of each number, and 0 where it is infinite."""
+    """Return the inverse of each number, or 0 if the inverse is infinite."""
     inverse = 1.0 / sums
     inverse[inverse == float("inf")] = 0
     return inverse

@@ -1,4 +1,4 @@
-"""Names of PyG's classes and functions that the patch replaces, or has to know."""
+"""Names of PyG's classes and functions that the patch replaces or treats specially."""
 
 import functools
 import importlib
@@ -8,7 +8,7 @@ from typing import Any
 from onehop.calls import Rule
 from onehop.integrations.rows import is_own
 
-# Layers of PyG whose messages treat each edge on its own, and so run compiled or in blocks.
+# Layers of PyG whose messages treat each edge separately, so they can run compiled or in blocks.
 OWN_MESSAGES = (
     "CGConv",
     "DNAConv",
@@ -31,13 +31,13 @@ OWN_MESSAGES = (
     "ResGatedGraphConv",
 )
 
-# Layers of PyG whose messages reduce over destinations, and so run compiled or not at all.
+# Layers of PyG whose messages reduce over destinations, so they run compiled or in PyG.
 COMPILED = ("HANConv", "PointTransformerConv")
 
 
 @functools.cache
 def messages_with_softmax() -> frozenset[Callable[..., Any]]:
-    """PyG's message functions that use ``ptr`` only to compute a softmax, if they take it."""
+    """Return PyG's message functions that use ``ptr`` only to compute a softmax, if at all."""
     functions = (layer_class(name).message for name in (*OWN_MESSAGES, *COMPILED))
     return frozenset(filter(is_own, functions))
 
@@ -69,7 +69,7 @@ SELF_LOOP_NAMES = (
     ),
 )
 
-# The rule of the scores of each attention layer, and the layers that compute weights in edge_update, before
+# The kind of score of each attention layer, and the layers that compute weights in edge_update, before
 # propagate.
 ATTENTION: dict[str, Rule] = {"GATConv": "gat", "GATv2Conv": "gatv2", "TransformerConv": "dot"}
 _EDGE_UPDATES = ("GATConv", "GATv2Conv")
@@ -77,17 +77,17 @@ _EDGE_UPDATES = ("GATConv", "GATv2Conv")
 
 @functools.cache
 def edge_updates() -> dict[Callable[..., Any], str]:
-    """The functions that compute attention weights before ``propagate``, and the kind of each."""
+    """Return the functions that compute attention weights before ``propagate``, with the kind of each."""
     functions = ((layer_class(name).edge_update, ATTENTION[name]) for name in _EDGE_UPDATES)
     return {function: kind for function, kind in functions if is_own(function)}
 
 
 def classes_returning_weights() -> list[Any]:
-    """The classes whose ``forward`` returns attention weights on demand, and computes them without it too."""
+    """Return the classes whose ``forward`` returns attention weights on request, and always computes them."""
     return [layer_class(name) for name in ATTENTION]
 
 
 def layer_class(name: str) -> Any:
-    """The class of PyG of this name."""
+    """Return PyG's class with this name."""
     module = "torch_geometric.nn.models.linkx" if name == "SparseLinear" else "torch_geometric.nn"
     return getattr(importlib.import_module(module), name)

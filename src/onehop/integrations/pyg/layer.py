@@ -1,10 +1,10 @@
-"""The record of a class of layers: the rule of its messages, and what keeps them from leaving PyG's own code.
+"""The record of a layer class: the rule of its messages, or why its layers run PyG's own code.
 
-PyG has two kinds of ``propagate``. When the first layer of a class is made, it renders one for the arguments
-of the class's functions: it reads their annotations and the source of the class, and keeps the result by the
-names of module and class. Where that fails, PyG says nothing, and layers run the plain
-``MessagePassing.propagate``: annotations do not agree, or the class was made by ``exec`` or in ``python -c``,
-where there is no source.
+PyG has two kinds of ``propagate``. When the first layer of a class is made, PyG renders one for the arguments
+of the class's functions: it reads their annotations and the source of the class, and stores the result by the
+names of module and class. If that fails, PyG is silent, and layers run the plain
+``MessagePassing.propagate``. It fails if annotations do not agree, or if the class has no source, because it
+was made by ``exec`` or in ``python -c``.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ Propagate = Callable[..., Any]
 
 LEFT_OUT = "patch(only=...) leaves its class out"
 _OTHER_ARGUMENTS = "PyG rendered the propagate that it runs for functions with other arguments"
-# The functions whose arguments PyG collects, and how many others come before these.
+# The functions whose arguments PyG collects, and how many other arguments come first.
 _FUNCTIONS = (("message", 0), ("aggregate", 1), ("update", 1))
 _functions = attrgetter("message", *STEPS)
 _all_functions = attrgetter("message", *STEPS, *PLAIN_STEPS)
@@ -40,10 +40,10 @@ _all_functions = attrgetter("message", *STEPS, *PLAIN_STEPS)
 
 
 def rule_of(kind: Any) -> Rule:
-    """The rule of the messages of a class.
+    """Return the rule of the messages of a class.
 
     Raises:
-        Leave: It has none.
+        Leave: The class has no rule.
     """
     need(not is_left_out(kind), LEFT_OUT)
     rule = rules().get(kind.message)
@@ -60,11 +60,12 @@ def rule_of(kind: Any) -> Rule:
 
 
 def block_class_reason(kind: Any) -> str | None:
-    """Return why layers of a class cannot run their own messages; None if the class is not in the way."""
+    """Return why layers of a class cannot run their own messages; None if the class allows it."""
     if is_left_out(kind):
         return LEFT_OUT
     for name in (*STEPS, *PLAIN_STEPS):
-        # Its own update runs as it is, on the reduced messages; its own aggregate is traced with the message.
+        # The class's own update runs unchanged on the reduced messages; its own aggregate is traced with the
+        # message.
         is_own_step = getattr(kind, name) is not getattr(MessagePassing, name)
         if not (is_own_step and name in ("aggregate", "update")):
             reason = _step_reason(kind, name)
@@ -82,21 +83,22 @@ def _step_reason(kind: Any, name: str) -> str | None:
 
 
 def is_left_out(kind: Any) -> bool:
-    """Return whether ``patch(only=...)`` names neither a class nor one that it derives from."""
+    """Return whether ``patch(only=...)`` names neither the class nor one of its base classes."""
     layers = session.now.layers
     return layers is not None and layers.isdisjoint(base.__name__ for base in kind.__mro__)
 
 
 def is_plain(theirs: Any) -> bool:
-    """Return whether a ``propagate`` or ``edge_updater`` is PyG's plain one, and not wrapped."""
+    """Return whether a ``propagate`` or ``edge_updater`` is PyG's plain function, and not wrapped."""
     return getattr(theirs, "__globals__", None) is vars(message_passing) and replaced(theirs) is None
 
 
 def rendering_reason(kind: Any, theirs: Propagate) -> str | None:
-    """Return why a class has no fast path for the ``propagate`` that it runs; None if that fits.
+    """Return why the ``propagate`` that a class runs does not fit the class; None if it fits.
 
-    One that was rendered for other functions passes the arguments and the defaults of those: PyG renders once
-    for all classes of the same name, and a class for which it cannot render runs that of its parent.
+    A ``propagate`` that was rendered for other functions passes the arguments and defaults of those
+    functions. This happens because PyG renders once for all classes of the same name, and because a class
+    that PyG cannot render runs its parent's ``propagate``.
     """
     if is_plain(theirs):
         return None
@@ -117,13 +119,13 @@ def rendering_reason(kind: Any, theirs: Propagate) -> str | None:
 
 
 def _operands_of(theirs: Propagate) -> frozenset[str]:
-    """The operands of a ``propagate`` that PyG rendered."""
+    """Return the names of the operands of a ``propagate`` that PyG rendered."""
     return frozenset(inspect.signature(theirs).parameters) - {"self", "edge_index", "size"}
 
 
 def _arguments(kind: Any) -> Iterator[tuple[str, Any]]:
-    """The arguments that PyG collects for the functions of a class, with their defaults."""
-    layer = object.__new__(kind)  # for its methods alone
+    """Yields the arguments that PyG collects for the functions of a class, with their defaults."""
+    layer = object.__new__(kind)  # only its methods are used
     for function, by_place in _FUNCTIONS:
         parameters = inspect.signature(getattr(layer, function)).parameters
         for parameter in list(parameters.values())[by_place:]:
@@ -134,18 +136,19 @@ class ClassRecord:
     """Facts about a class of layers.
 
     Attributes:
-        rule: The rule of its messages; None without one.
-        block_reason: Why its layers cannot run their own messages; None if the class is not in the way.
-        fuses: Whether the class has a fused path of PyG's own.
-        plain: Whether its ``propagate`` is PyG's plain one, and not one that was rendered.
-        names: The operands that ``propagate`` gets, but for ``size``; of a plain one those of the rule.
-        own_message: Its own message and update, for layers that run these.
-        explained: The same while an explainer is at work on a layer.
-        selection: The layers that the patch takes, as it was when the class was looked at.
-        serves_few: Whether few edges are served without a graph.
-        steps: The functions that PyG calls on a small graph, and their arguments; None where PyG calls them.
-        left: The log of a session in which PyG's code ran for a small graph of such a layer, and which says
-            why; None without one.
+        rule: The rule of the class's messages; None without a rule.
+        block_reason: Why layers of the class cannot run their own messages; None if the class allows it.
+        fuses: Whether the class has a fused path in PyG.
+        plain: Whether the class's ``propagate`` is PyG's plain function, and not a rendered one.
+        names: The operands of ``propagate`` except ``size``; for a plain ``propagate``, the rule's operands.
+        own_message: The class's own message and update, for layers that run them.
+        explained: The class's own message and update while an explainer is running on a layer.
+        selection: The layers that the patch selected when the record was made.
+        serves_few: Whether onehop reduces few edges without a graph.
+        steps: The functions that PyG calls on a small graph, and their arguments; None if PyG has to call
+            them.
+        left: The log of the session in which PyG's code ran for a small graph of such a layer and the reason
+            was logged; None without one.
     """
 
     __slots__ = (
@@ -179,10 +182,10 @@ class ClassRecord:
             rule = rule_of(kind)
             if misfit is None and (operands is None or operands == rule.operands.keys()):
                 self.rule = rule
-        # What the messages of attention call besides: another library may replace it.
+        # Messages of attention also call a softmax, which another library may replace.
         self._softmax = softmax_of(kind) if self.rule is not None and self.rule.attends else None
-        # What is in its place, which is ours or the same: to see that again takes no call.
-        self._seen_softmax: Any = ref(kind)  # which is no softmax
+        # The softmax that is in place now, ours or PyG's; comparing with it later takes no call.
+        self._seen_softmax: Any = ref(kind)  # a placeholder that is not a softmax
         if self._softmax is not None and is_own(self._softmax):
             self._seen_softmax = ref(kind.message.__globals__["softmax"])
         elif self._softmax is not None:
@@ -197,7 +200,7 @@ class ClassRecord:
         self.explained = ExplainedMessage(kind, self.names, self.plain)
 
     def holds(self, kind: Any) -> bool:
-        """Return whether the functions of the class and the selection of the patch are those looked at."""
+        """Return whether the class's functions and the patch's selection are the same as in this record."""
         return (
             self.selection is session.now.layers
             and self._functions == _functions(kind)
@@ -211,17 +214,17 @@ class ClassRecord:
 
 
 class _LooseRecord(ClassRecord):
-    """A record that does not hold its class, whose functions may."""
+    """A record without strong references to its class or to functions, which may refer to the class."""
 
     __slots__ = ("_references",)
 
     def __init__(self, kind: Any, theirs: Propagate) -> None:
         super().__init__(kind, theirs)
         self._references = [ref(function) for function in _present(kind)]
-        self._functions = self._get_attention = None  # which may hold it
+        self._functions = self._get_attention = None  # they may refer to the class
 
     def holds(self, kind: Any) -> bool:
-        """Return as :class:`ClassRecord` does."""
+        """Return whether the record is still valid, as in :class:`ClassRecord`."""
         functions = [each() for each in self._references]
         return (
             self.selection is session.now.layers
@@ -235,24 +238,25 @@ class _LooseRecord(ClassRecord):
 
 
 def softmax_of(kind: Any) -> Any:
-    """The softmax that the module of a class's messages has: PyG's, where ours is in its place."""
+    """Return the softmax in the module of a class's messages; PyG's if onehop has replaced it."""
     softmax = getattr(kind.message, "__globals__", {}).get("softmax")
     return replaced(softmax) or softmax
 
 
 def _present(kind: Any) -> list[Any]:
-    """The functions of a class that its record depends on."""
+    """Return the functions of a class that its record depends on."""
     return [*_all_functions(kind), *filter(None, [getattr(kind, "get_attention", None)])]
 
 
 class Records(dict[type, ClassRecord]):
-    """The records of the classes whose layers run one ``propagate`` of PyG's.
+    """The records of the classes whose layers run the same ``propagate`` of PyG.
 
-    The class that the function was rendered for has its record in the dictionary, and dies with it. Classes
-    that inherit the function have theirs in ``others``, where they are not held: the plain one outlives them.
+    The dictionary has the record of the class for which the function was rendered; both are freed together.
+    The records of classes that inherit the function are in ``others``, with weak references to the classes,
+    because the plain function outlives them.
 
     Attributes:
-        theirs: The function.
+        theirs: PyG's ``propagate``.
         others: The records of classes that inherit it.
     """
 
@@ -262,7 +266,7 @@ class Records(dict[type, ClassRecord]):
         self.others: WeakKeyDictionary[type, ClassRecord] = WeakKeyDictionary()
 
     def of_class(self, kind: type) -> ClassRecord:
-        """The record of a class that has none in the dictionary, or one that is out of date."""
+        """Return the record of a class that has no valid record in the dictionary; make it if necessary."""
         record = self.others.get(kind)
         if record is not None and record.holds(kind):
             return record
@@ -274,10 +278,10 @@ class Records(dict[type, ClassRecord]):
 
 
 def record_of(layer: Any) -> ClassRecord | None:
-    """Return the record of a layer's class; None where its ``propagate`` is its own, or the patch is off."""
+    """Return the record of a layer's class; None if it has its own ``propagate``, or the patch is off."""
     kind = type(layer)
     records: Records | None = getattr(kind.propagate, "onehop_records", None)
-    # A decoration of ours has its attributes, and another function behind it.
+    # A decorated wrapper of ours has the wrapper's attributes, but wraps another function.
     if records is None or kind.propagate.__wrapped__ is not records.theirs:
         return None
     if not session.now.pyg or "propagate" in layer.__dict__:
@@ -287,16 +291,16 @@ def record_of(layer: Any) -> ClassRecord | None:
 
 
 def with_own_forward(layer: Any, owner: Any, *functions: str, fuses: bool = False) -> ClassRecord:
-    """The record of a layer whose whole ``forward``, with all that it calls, can be replaced.
+    """Return the record of a layer whose ``forward``, with all that it calls, can be replaced.
 
     Args:
-        layer: The layer, over edges that are a list.
+        layer: The layer; its edges are a list.
         owner: The class of PyG whose ``forward`` is replaced.
-        *functions: Names of functions that are called on the way and have to be the owner's.
+        *functions: Names of functions that ``forward`` calls and that must be the owner's.
         fuses: Whether the layer's switch ``fuse`` has to be on.
 
     Raises:
-        Leave: The layer, the patch or the context is in the way.
+        Leave: The layer, the patch or the context does not allow it.
     """
     kind, record = type(layer), record_of(layer)
     if record is None:

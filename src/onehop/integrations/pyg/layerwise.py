@@ -23,15 +23,16 @@ def infer(
     """Runs an unchanged PyG model on a graph on disk, layer by layer, from disk to disk.
 
     ``model(x, edge_index)`` is divided at its layers over edges (``GCNConv``, ``SAGEConv``, ``GraphConv``).
-    The inputs of these layers are on disk; linear layers, activations, normalisations of rows and skip
-    connections between two layers are computed for some rows at a time. This runs PyG's ``GCN`` and
-    ``GraphSAGE``, and other modules that ``torch.fx`` can trace.
+    The inputs of these layers are on disk. Linear layers, activations, normalisations of rows and skip
+    connections between two such layers are computed for some rows at a time. Supported models are PyG's
+    ``GCN`` and ``GraphSAGE``, and other modules that ``torch.fx`` can trace.
 
     After an interruption, a call with the same model and files continues with the interrupted step.
-    Intermediate results are in ``out.layers`` beside the result.
+    Intermediate results are in ``out.layers``, next to the result.
 
     Args:
-        model: In evaluation mode, with parameters of the dtype of ``x`` (float32 for those of 16 bits).
+        model: The model, in evaluation mode, with parameters of the dtype of ``x`` (float32 if ``x`` has 16
+            bits).
         graph: A graph that ``Graph.open`` opened, with as many sources as destinations.
         x: [N, F], the features, as :func:`onehop.aggregate` takes them with ``out``.
         out: The .npy file of the result, [N, .].
@@ -62,7 +63,7 @@ def infer(
 
 
 def divide(module: nn.Module) -> Layer | str | None:
-    """The division of a layer, or why there is none; None if the module is no layer over edges."""
+    """Return how to divide a layer, or why it cannot be divided; None if it is not a layer over edges."""
     with extras.needed("onehop.infer", "pyg"):
         from torch_geometric.nn import GCNConv, GraphConv, MessagePassing, SAGEConv
     if not isinstance(module, MessagePassing):

@@ -1,4 +1,4 @@
-"""Refusals of calls, which PyG's own code then runs: sentences, exceptions, functions that raise them."""
+"""Refusals, after which PyG's own code runs: their sentences, exceptions, and functions that raise them."""
 
 from typing import Any
 
@@ -32,39 +32,39 @@ class OfSignals(Leave):
 
 
 class Explained(Leave):
-    """An explainer is at work on the layer."""
+    """An explainer is running on the layer."""
 
 
 class OtherOperands(Leave):
-    """The operands are other ones than the rule's."""
+    """The names of the operands differ from the rule's operands."""
 
 
 def need(condition: object, sentence: str = LEFT_TO_PYG, kind: type[Leave] = Leave) -> None:
-    """Raises a refusal of a kind with the sentence unless the condition holds."""
+    """Raises ``kind(sentence)`` unless the condition holds."""
     if not condition:
         raise kind(sentence)
 
 
 def leave_if(sentence: str | None) -> None:
-    """Raises :class:`Leave` if there is a sentence."""
+    """Raises :class:`Leave` if the sentence is not None."""
     if sentence is not None:
         raise Leave(sentence)
 
 
 def is_plain(value: object) -> bool:
-    """Return whether a value is a tensor or a parameter, and of no class derived from these."""
+    """Return whether a value is a tensor or a parameter, and not of a subclass."""
     return type(value) is Tensor or type(value) is Parameter
 
 
 TRACED = (FakeTensor, FunctionalTensor)
-"""The types of tensors and parameters where ``torch.export`` runs a model to trace it."""
+"""The types of tensors and parameters while ``torch.export`` traces a model."""
 
 EXACT = (torch.float32, torch.float64)
-"""Dtypes of features that layers outside of ``propagate`` take."""
+"""The dtypes of features that replaced ``forward`` functions take."""
 
 
 def are_dense(*tensors: Any, dtype: torch.dtype, dims: int | None = None) -> bool:
-    """Return whether all are plain, dense tensors on the CPU, of one dtype, made by no transform.
+    """Return whether all are plain, dense CPU tensors of one dtype, outside of torch.func transforms.
 
     Args:
         *tensors: The tensors, or any other objects.
@@ -84,11 +84,11 @@ def are_dense(*tensors: Any, dtype: torch.dtype, dims: int | None = None) -> boo
 def are_features(x: Any, *learned: Tensor, dims: int | None = 2) -> bool:
     """Return whether features and learned tensors are dense, on the CPU, and all float32 or all float64.
 
-    False under autocast, which would convert them.
+    The result is False under autocast, which would convert them.
 
     Args:
         x: The features.
-        *learned: Parameters and others of their dtype, of any number of dimensions.
+        *learned: Parameters and other tensors of the same dtype, with any number of dimensions.
         dims: The number of dimensions of the features; None means any.
     """
     return (
@@ -101,7 +101,7 @@ def are_features(x: Any, *learned: Tensor, dims: int | None = 2) -> bool:
 
 
 def are_numbers(*tensors: Any) -> bool:
-    """Return whether all are dense tensors of int64 on the CPU that can be recognised."""
+    """Return whether all are dense int64 tensors on the CPU that the cache can recognise."""
     return are_dense(*tensors, dtype=torch.int64) and not any(
         type(tensor) is not Tensor or tensor.is_inference() for tensor in tensors
     )

@@ -1,4 +1,4 @@
-"""Layers on a simulated machine: the operations that it runs, and why it does not run others."""
+"""Layers on a simulated machine: which operations the machine runs, and why it does not run others."""
 
 from typing import Any
 
@@ -20,10 +20,10 @@ _SUMS = ("sum", "mean")
 
 
 def backend_of(layer: Any, x: Tensor, reduce: str) -> str:
-    """The backend for a layer's sum, mean, max or min of these features; empty means the first that can.
+    """Return the backend for a layer's sum, mean, max or min; empty means the first that takes the tensors.
 
-    The machine knows the layer by its class and a number. It gets the data through the host's memory, also
-    from other devices. Reductions that it refuses run as without it.
+    The machine identifies the layer by its class and a number. It gets the data through the host's memory,
+    also from other devices. Reductions that it refuses run as without a machine.
     """
     now = session.now
     if not now.machine or reduction_refusal(x, reduce) is not None:
@@ -34,7 +34,7 @@ def backend_of(layer: Any, x: Tensor, reduce: str) -> str:
 def place_attention(
     layer: Any, graph: Graph, operator: str, x: Tensor, dtype: torch.dtype, has_edges: bool, masked: bool
 ) -> tuple[str, str]:
-    """Return why the machine does not run a layer's attention, or "", and the backend that runs it.
+    """Return why the machine does not run a layer's attention ("" if it does), and the backend that runs it.
 
     Args:
         layer: The layer.
@@ -67,7 +67,7 @@ def place_attention(
 
 
 def reduction_refusal(x: Tensor, reduce: str) -> str | None:
-    """Return why the machine does not reduce these features; None if it does."""
+    """Return why the machine cannot reduce these features; None if it can."""
     machine = session.now.machine
     reason = refusal(machine, x.device, x.dtype)
     if reason is None and reduce not in _SUMS:
@@ -79,12 +79,12 @@ def reduction_refusal(x: Tensor, reduce: str) -> str | None:
 
 
 def note_elsewhere(layer: Any, backend: str, reason: str) -> None:
-    """Writes into the machine's report why a layer did not run on it. Has no effect if it did.
+    """Records in the machine's report why a layer did not run on the machine; has no effect if it did.
 
     Args:
         layer: The layer.
         backend: The name of the backend that runs the layer; empty if the framework's own code does.
-        reason: Why the machine does not.
+        reason: Why the machine does not run the layer.
     """
     machine = session.now.machine
     if backend.startswith(f"{machine}/"):
@@ -95,7 +95,7 @@ def note_elsewhere(layer: Any, backend: str, reason: str) -> None:
 
 
 def _label(layer: Any) -> str:
-    """The layer's name on a machine: its class and a number."""
+    """Return the layer's name on a machine: its class and a number."""
     labels = session.now.labels
     label = labels.get(layer)
     if label is None:

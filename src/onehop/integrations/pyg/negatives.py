@@ -1,9 +1,9 @@
-"""PyG's negative sampling, with the same pairs and the same states of the random number generators.
+"""PyG's negative sampling, with the same pairs and the same states of the generators as in PyG.
 
-``negative_sampling`` draws with Python's ``random.sample``, whose generator is continued natively, and
-``structured_negative_sampling`` with torch's own functions. The drawn pairs are looked up in a table of the
-edges. Other releases of PyG and Python may draw differently, so both functions are compared with PyG's at
-first use, with private generators.
+PyG's ``negative_sampling`` draws with Python's ``random.sample``; here native code continues Python's
+generator. ``structured_negative_sampling`` draws with torch's own functions. The drawn pairs are looked up in
+a table of the edges. Other releases of PyG and Python may draw differently, so at first use both functions
+are compared with PyG's, with private generators.
 """
 
 import math
@@ -29,8 +29,9 @@ _HELPERS = ("sample", "edge_index_to_vector", "vector_to_edge_index")
 _METHODS = ("sample", "_randbelow", "getrandbits", "getstate", "setstate")
 
 _SEED = 20261126
-# Nodes, edges, pairs to draw, the method, and whether pairs are undirected. They are drawn from a list and
-# again, all in order, by two words of the generator, between two sets of nodes, and above the diagonal.
+# Test cases: nodes, edges, pairs to draw, the method, and whether pairs are undirected. They cover drawing
+# from a list, repeated drawing, drawing all pairs in order, two generator words for each number, pairs
+# between two sets of nodes, and pairs above the diagonal.
 _PROOFS: tuple[tuple[int | tuple[int, int], int, int, str, bool], ...] = (
     (10, 80, 12, "dense", False),
     (5, 4, 40, "sparse", True),
@@ -41,12 +42,12 @@ _PROOFS: tuple[tuple[int | tuple[int, int], int, int, str, bool], ...] = (
 _ATTEMPTS = 3
 
 _lock = threading.RLock()
-# Otherwise a process that is forked while another thread draws would wait for ever.
+# Without this, a process that is forked while another thread draws would wait forever.
 os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 def rows() -> list[Row]:
-    """The rows of the patch table."""
+    """Return the rows of the patch table."""
     return replacing_utils(negative_sampling, structured_negative_sampling)
 
 
@@ -58,7 +59,7 @@ def negative_sampling(
     method: Any = "sparse",
     force_undirected: Any = False,
 ) -> Tensor | None:
-    """Draws pairs without an edge; None where PyG's code has to run."""
+    """Draws pairs of nodes without an edge; None if PyG's code has to run."""
     if not _are_edges(edge_index) or type(method) is not str or type(force_undirected) is not bool:
         return None
     if method not in ("sparse", "dense"):
@@ -73,7 +74,7 @@ def negative_sampling(
 def structured_negative_sampling(
     theirs: Function, edge_index: Any, num_nodes: Any = None, contains_neg_self_loops: Any = True
 ) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Draws another second node for every edge; None where PyG's code has to run."""
+    """Draws another second node for every edge; None if PyG's code has to run."""
     if not _are_edges(edge_index) or type(contains_neg_self_loops) is not bool:
         return None
     if torch.get_default_device().type != "cpu" or not _structured_agrees(theirs):
@@ -92,7 +93,7 @@ def _are_edges(edge_index: Any) -> bool:
 
 
 def _num_pairs(theirs: Function, num_edges: int, argument: Any) -> int | None:
-    """The number of pairs to draw; None if PyG's code has to read the argument."""
+    """Return the number of pairs to draw; None if PyG's code has to interpret the argument."""
     if argument is None:
         return num_edges
     if type(argument) is float and math.isfinite(argument) and "float" in theirs.__code__.co_names:
@@ -106,9 +107,9 @@ def _drawn(
     """Draws pairs without an edge, as PyG's function does.
 
     Args:
-        generator: The generator, which is moved on.
-        edge_index: [2, E], of numbers.
-        num_nodes: The number of nodes, or of the nodes of each row; None means one more than the greatest.
+        generator: The generator, which is advanced.
+        edge_index: [2, E].
+        num_nodes: The number of nodes, or of each row's nodes; None means one more than the largest number.
         num_pairs: The number of pairs.
         undirected: Whether each pair counts in both directions.
 
@@ -134,7 +135,7 @@ def _drawn(
             before = version, words, gauss = generator.getstate()
             state = torch.tensor(words, dtype=torch.int64, device=CPU)
             out = pairs.draw(state, size, num_pairs)
-            # Another thread may have drawn meanwhile: none of its numbers may come again.
+            # If another thread has drawn meanwhile, draw again, because its numbers must not be used twice.
             if generator.getstate() == before:
                 generator.setstate((version, tuple(state.tolist()), gauss))
                 return out
@@ -147,8 +148,8 @@ def _redrawn(
     """Draws another second node for every edge, as PyG's function does.
 
     Args:
-        edge_index: [2, E], of numbers.
-        num_nodes: The number of nodes; None means one more than the greatest.
+        edge_index: [2, E].
+        num_nodes: The number of nodes; None means one more than the largest number.
         loops: Whether the other node may be the first one.
         generator: The generator; None means torch's own.
 
@@ -171,7 +172,7 @@ def _redrawn(
 
 
 def _pairs(edge_index: Tensor, kind: Kind, rows: Any, cols: Any, loops: bool = False) -> tuple[Pairs, int]:
-    """The pairs of a kind, and how many edges are among them."""
+    """Return the set of candidate pairs of a kind, and how many edges it contains."""
     need(type(rows) is int and type(cols) is int and min(rows, cols) > 0 and rows * cols < LARGEST)
     pairs = Pairs(edge_index, kind, rows, cols, loops)
     count = pairs.count()
@@ -185,7 +186,7 @@ def _nodes_of(edge_index: Tensor) -> int:
 
 
 def _untouched_generator() -> random.Random | None:
-    """Python's shared generator; None if it or ``random.sample`` was replaced."""
+    """Return Python's shared generator; None if it or ``random.sample`` was replaced."""
     shared: Any = getattr(random, "_inst", None)
     method: Any = random.sample
     if type(shared) is not random.Random or getattr(method, "__self__", None) is not shared:
@@ -196,7 +197,7 @@ def _untouched_generator() -> random.Random | None:
 
 
 def _parts(theirs: Function) -> tuple[Any, ...]:
-    """The functions that PyG's function and Python's generator call."""
+    """Return the functions that PyG's function and Python's generator call."""
     return (
         *(theirs.__globals__.get(name) for name in _HELPERS),
         *(getattr(random.Random, name) for name in _METHODS),
@@ -205,7 +206,7 @@ def _parts(theirs: Function) -> tuple[Any, ...]:
 
 @lru_cache
 def _agrees(theirs: Function, *parts: Any) -> bool:
-    """Return whether ours draws the same as PyG's function; tested once for these parts of it."""
+    """Return whether onehop draws the same as PyG's function; tested once for each set of ``parts``."""
     if not _are_own(theirs, *parts[: len(_HELPERS)]):
         return False
     one, other = random.Random(_SEED), random.Random(_SEED)
@@ -222,7 +223,7 @@ def _agrees(theirs: Function, *parts: Any) -> bool:
 
 @lru_cache
 def _structured_agrees(theirs: Function) -> bool:
-    """Return whether ours draws the same as PyG's function; tested once."""
+    """Return whether onehop draws the same as PyG's structured function; tested once."""
     if not _are_own(theirs):
         return False
     one, other = (torch.Generator(CPU).manual_seed(_SEED) for _ in range(2))
@@ -242,19 +243,19 @@ def _structured_agrees(theirs: Function) -> bool:
 
 
 def _are_own(*functions: Any) -> bool:
-    """Return whether these are functions of PyG's module, without replacements or wrappers."""
+    """Return whether these functions are defined in PyG's module, and not replaced or wrapped."""
     return all(type(f) is FunctionType and f.__globals__ is vars(theirs_module) for f in functions)
 
 
 def _within(names: dict[str, Any], function: Function) -> Function:
-    """Return the function with other globals."""
+    """Return a copy of the function with other globals."""
     return FunctionType(
         function.__code__, names, function.__name__, function.__defaults__, function.__closure__
     )
 
 
 def _proof_edges(edges: int, nodes: int | tuple[int, int]) -> Tensor:
-    """Edges between these nodes, [2, edges], two of them repeated and some from a node to itself."""
+    """Return edges between these nodes, [2, edges]; two of them are repeated, and some are self loops."""
     rows, cols = (nodes, nodes) if isinstance(nodes, int) else nodes
     number = torch.arange(edges, device=CPU) % (edges - 2)
     return torch.stack([number % rows, (number // rows + 2 * number) % cols])

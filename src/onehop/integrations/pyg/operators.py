@@ -1,4 +1,4 @@
-"""Operators of pyg-lib that onehop registers with torch where pyg-lib is not installed."""
+"""Operators of pyg-lib that onehop registers with torch if pyg-lib is not installed."""
 
 import functools
 from collections.abc import Callable, Iterable
@@ -13,7 +13,7 @@ _LIBRARY = torch.library.Library("pyg", "FRAGMENT")
 
 
 class StandsIn:
-    """PyG's flag of pyg-lib where onehop's operators are there instead: it is true."""
+    """The value of PyG's flags for pyg-lib if onehop's operators are registered instead; it is true."""
 
     def __bool__(self) -> bool:
         return True
@@ -29,13 +29,13 @@ class Operator:
     """An operator of ``torch.ops.pyg``.
 
     Attributes:
-        schema: Its schema, which is pyg-lib's.
+        schema: The operator's schema, the same as in pyg-lib.
         function: The function that runs.
-        key: The dispatch key that runs it. "BackendSelect" is for operators whose arguments have tensors in
-            dictionaries alone, where torch does not look for them; "CompositeImplicitAutograd" is for
-            functions of operators that have gradients.
-        fake: Returns a result of the same shape and dtype without data, for programs; None where torch finds
-            it out, or where no program calls the operator.
+        key: The dispatch key. "BackendSelect" is for operators whose arguments have tensors only in
+            dictionaries, which torch does not search; "CompositeImplicitAutograd" is for functions made of
+            operators that have gradients.
+        fake: Returns a result of the same shape and dtype without data, for programs; None if torch can
+            derive it, or if no program calls the operator.
     """
 
     schema: str
@@ -52,8 +52,8 @@ class Operator:
 def register(operators: Iterable[Operator]) -> None:
     """Registers operators, unless pyg-lib is installed or they are registered already.
 
-    ``explain`` counts their calls as ``pyg.NAME``, and no calls of pyg-lib itself. torch cannot take back an
-    operator, so they stay when the patch is removed.
+    ``explain`` counts their calls as ``pyg.NAME``; calls of pyg-lib itself are not counted. torch cannot
+    unregister operators, so they stay when the patch is removed.
     """
     if has_pyg_lib():
         return
@@ -66,7 +66,7 @@ def register(operators: Iterable[Operator]) -> None:
 
 
 def _counting(operator: Operator) -> Function:
-    """The operator's function, whose calls are counted."""
+    """Return the operator's function, wrapped so that its calls are counted."""
 
     @functools.wraps(operator.function)
     def function(*args: object, **kwargs: object) -> object:

@@ -1,11 +1,10 @@
-"""Layers on one process's part of a graph: by their rule, or by their own messages.
+"""Layers on one process's part of a graph, by their rule or by their own messages.
 
-A layer that cannot run raises an error, because PyG's own code would aggregate the part alone.
-
-Every edge that ends in an owned row is in the part, with its features. So once the sources' rows have
-arrived, messages and their reduction are the same as over the whole graph. A layer without a rule propagates
-over a plain bipartite graph, from owned and halo rows to owned rows. The rows are received first; nothing is
-computed meanwhile.
+A layer that cannot run raises an error, because PyG's own code would aggregate only the part. The part
+contains every edge that ends in an owned row, with its features. So after the sources' rows have arrived,
+messages and their reduction are the same as over the whole graph. A layer without a rule propagates over a
+plain bipartite graph, from owned and halo rows to owned rows. It first receives all rows; nothing is computed
+meanwhile.
 """
 
 import contextlib
@@ -33,14 +32,14 @@ from onehop.integrations.pyg.pending import Pending
 from onehop.integrations.pyg.rules.aggregators import name_of
 from onehop.ops.contexts import WRAPPED, context_reason, wraps
 
-# Arguments that PyG adds to a message and that contain numbers of sources, or of all nodes.
+# Arguments that PyG adds to a message and that contain source numbers, or the number of all nodes.
 _OF_THE_WHOLE = ("edge_index", "edge_index_j", "adj_t", "size", "size_j")
 
 Ends = tuple[Tensor | None, Tensor | None]
 
 
 def propagate_part(theirs: Callable[..., Any], call: Call, wrapped: Callable[..., Any]) -> Any:
-    """Runs a layer's propagation over all processes and returns the rows of this one.
+    """Runs a layer's propagation over all processes and returns the rows of this process.
 
     Args:
         theirs: PyG's ``propagate``.
@@ -48,7 +47,7 @@ def propagate_part(theirs: Callable[..., Any], call: Call, wrapped: Callable[...
         wrapped: The layer's wrapped ``propagate``, for a plain graph.
 
     Raises:
-        ArgumentError: The layer, or an operand, has no path over several processes.
+        ArgumentError: The layer or an operand is not supported over several processes.
     """
     layer, record, edges = call.layer, call.record, call.edge_index
     graph, rule = edges.graph, record.rule
@@ -63,9 +62,9 @@ def propagate_part(theirs: Callable[..., Any], call: Call, wrapped: Callable[...
         )
         outcome = _by_rule(call, PartEdges(edges, call.operands.get("size")), operands)
         if outcome is None:
-            # The explanation gets one line, and none for what the layer does with the rows that are here.
+            # The explanation gets one line; what the layer does with the local rows is not recorded.
             with reports.recorded() if reports.recording() else contextlib.nullcontext():
-                # The rules of attention expect one tensor for both ends.
+                # The rules of attention expect one tensor for both ends, so they are not used here.
                 runs = functools.partial(theirs, layer) if rule is not None and rule.attends else wrapped
                 out = propagate_messages(layer, runs, graph, operands)
             outcome = "its messages", name_of(layer.aggr_module), out
@@ -82,21 +81,21 @@ def propagate_part(theirs: Callable[..., Any], call: Call, wrapped: Callable[...
 
 
 def _by_rule(call: Call, edges: PartEdges, operands: dict[str, Any]) -> tuple[str, str, Any] | None:
-    """The message and the reduction, as ``explain`` shows them, and the result.
+    """Return the message and the reduction, as ``explain`` shows them, and the result.
 
     Args:
         call: The call.
-        edges: Its edges.
-        operands: Its operands without ``size``.
+        edges: The edges of the call.
+        operands: The operands of the call without ``size``.
 
     Returns:
-        None if the layer has no rule over several processes, and propagates its own messages.
+        None if no rule supports several processes; then the layer propagates its own messages.
     """
     rule = call.record.rule
     call.reduce, reason = reduction_of(call.layer)
     if rule is None or not rule.divides or reason is not None:
         return None
-    # Attention takes features of any shape; other rules need tensors of two.
+    # Attention takes features of any shape; other rules need matrices.
     x = operands.get(rule.first)
     source = x[0] if isinstance(x, tuple | list) and x else x
     if not rule.attends and isinstance(source, Tensor) and source.dim() != 2:
@@ -123,8 +122,8 @@ def propagate_messages(
 
     Args:
         layer: The layer, which sends from sources to destinations.
-        propagate: Its ``propagate``, for a plain graph.
-        graph: The part.
+        propagate: The layer's ``propagate``, for a plain graph.
+        graph: The part of the graph.
         operands: The operands of ``propagate`` by name, without ``size``.
 
     Raises:
@@ -155,7 +154,7 @@ def propagate_messages(
 
 
 def _ends(layer: Any, graph: DistributedGraph, name: str, value: Any, used: list[str]) -> Ends:
-    """The rows of the sources and of the destinations."""
+    """Return an operand's rows of the sources and of the destinations, after checking them."""
     if isinstance(value, tuple | list):
         need(len(value) == 2, f"{name}: expected a tensor or a pair")
         source, target = value
@@ -179,9 +178,9 @@ def _ends(layer: Any, graph: DistributedGraph, name: str, value: Any, used: list
 
 
 def _check_passed(graph: DistributedGraph, name: str, value: Any, of_edges: bool) -> None:
-    """Leaves an operand that is passed as it is and does not fit.
+    """Raises :class:`Leave` if an operand that is passed unchanged does not fit.
 
-    Operands of a message have a row for each edge. Those of ``update`` may have one for each node.
+    Operands of a message have a row for each edge. Operands of ``update`` may have a row for each node.
     """
     if not isinstance(value, Tensor) or value.dim() == 0:
         return
@@ -190,7 +189,7 @@ def _check_passed(graph: DistributedGraph, name: str, value: Any, of_edges: bool
 
 
 def _received(graph: DistributedGraph, sources: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The owned rows of each tensor, then the halo's rows. There is one exchange for each dtype."""
+    """Return the owned rows of each tensor, followed by the halo's rows; each dtype has one exchange."""
     by_dtype: dict[torch.dtype, list[str]] = {}
     for name in sorted(sources):
         by_dtype.setdefault(sources[name].dtype, []).append(name)

@@ -1,11 +1,11 @@
-"""Attention weights that are not computed yet: ``propagate`` may do without them, or make them itself.
+"""Attention weights that are not computed yet, because a fused ``propagate`` may not need them.
 
-GAT's layers compute a weight for every edge and head in ``edge_updater``, and pass it to ``propagate``. A
-fused ``propagate`` needs no such tensor, but the layer returns it on request, and only ``forward`` knows of
-that. So our ``forward`` notes whether the weights were requested, and ``edge_updater`` then returns a
-:class:`Pending` instead of the weights. Our ``propagate`` either runs fused, and leaves the weights in it if
-they were requested, or has PyG compute them and continues as PyG does. Where PyG's ``forward`` returns the
-:class:`Pending`, ours replaces it by the weights.
+GAT's layers compute a weight for every edge and head in ``edge_updater``, and pass the weights to
+``propagate``. A fused ``propagate`` does not need them, but the layer returns them on request, and only
+``forward`` knows of the request. So our ``forward`` notes whether the weights were requested, and
+``edge_updater`` then returns a :class:`Pending` instead of the weights. Our ``propagate`` either runs fused,
+and stores the weights in the :class:`Pending` if they were requested, or lets PyG compute them and continues
+as PyG does. If PyG's ``forward`` returns the :class:`Pending`, our ``forward`` replaces it by the weights.
 """
 
 import inspect
@@ -23,7 +23,7 @@ from onehop.ops.contexts import as_program
 _REQUEST = "return_attention_weights"
 
 # The layer whose forward is running, whether its weights were requested, and the scores of the destinations
-# where they are computed already.
+# if they are computed already.
 _running: ContextVar[tuple[Any, bool, Tensor | None]] = ContextVar(
     "onehop_attention_forward", default=(None, True, None)
 )
@@ -34,13 +34,13 @@ class Pending:
     """A call of ``edge_updater`` that has not been made.
 
     Attributes:
-        kind: The function that its ``edge_update`` computes: "gat" or "gatv2".
+        kind: The kind of scores that ``edge_update`` computes: "gat" or "gatv2".
         theirs: PyG's ``edge_updater``.
         layer: The layer.
-        edge_index: The edges that it was called with.
-        operands: Its other arguments, by name.
-        asked: Whether the weights will be returned.
-        weights: [E, H], with the dropout of this call; None before they are computed.
+        edge_index: The edges, as ``edge_updater`` got them.
+        operands: The other arguments, by name.
+        asked: Whether ``forward`` returns the weights.
+        weights: [E, H], after the dropout of this call; None before they are computed.
     """
 
     kind: str
@@ -52,13 +52,13 @@ class Pending:
     weights: Tensor | None = None
 
     def compute(self) -> Tensor:
-        """Return the weights, computed by PyG: once, because a second time would draw another dropout."""
+        """Return the weights, computed by PyG only once, because a second call would draw another dropout."""
         if self.weights is None:
             self.weights = self.theirs(self.layer, self.edge_index, **self.operands)
         return self.weights
 
     def keep(self, weights: Tensor) -> None:
-        """Keeps the weights that a fused operator computed."""
+        """Stores the weights that a fused operator computed."""
         self.weights = weights
 
 
@@ -75,17 +75,17 @@ def unasked(layer: Any) -> bool:
 
 
 def noting(theirs: Function, traced: Function, scores: Function | None = None) -> Function:
-    """A ``forward`` that notes whether its caller requests the weights.
+    """Return a ``forward`` that notes whether its caller requests the weights.
 
     Args:
         theirs: PyG's ``forward``.
         traced: Runs while a program is traced, with (theirs, place of the request, layer, args, kwargs).
-        scores: Computes the scores of the destinations of a layer from its pair of features, or raises
-            :class:`Leave`; None for layers that need the features of the destinations for more than scores.
+        scores: Computes the destinations' scores from a layer's pair of features, or raises :class:`Leave`;
+            None for layers that also need the destinations' features otherwise.
     """
     ours, in_program, part = _forward, as_program, building.get()
     in_dynamo, flags = torch.compiler.is_dynamo_compiling, torch.compiler
-    # Without self.
+    # The parameters without self.
     names = list(inspect.signature(theirs).parameters)[1:]
     place = names.index(_REQUEST)
 
@@ -127,10 +127,10 @@ def _forward(
 def _with_score(
     scores: Function, layer: Any, names: list[str], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Tensor | None, tuple[Any, ...], dict[str, Any]]:
-    """The scores of the destinations, or None, and the arguments of PyG's ``forward`` beside them."""
+    """Return the destinations' scores, or None, and the arguments with which PyG's ``forward`` then runs."""
     arguments = {**dict(zip(names, args, strict=False)), **kwargs}
     edge_index: Any = arguments.get("edge_index")
-    # Of arguments that do not fit, PyG's error appears.
+    # If arguments do not fit, PyG raises its own error.
     fits = len(arguments) == len(args) + len(kwargs) and type(edge_index) is Tensor
     if not fits or edge_index.layout is not torch.strided:
         return None, args, kwargs
@@ -145,7 +145,7 @@ def _with_score(
 
 
 def wrap_edge_updater(theirs: Function, traced: Function) -> Function:
-    """An ``edge_updater`` that postpones its work where our ``propagate`` may not need it.
+    """Return an ``edge_updater`` that postpones its work if our ``propagate`` may not need it.
 
     Args:
         theirs: PyG's ``edge_updater``.
@@ -172,9 +172,9 @@ def _edge_updater(theirs: Function, layer: Any, edge_index: Any, asked: bool, kw
     propagate = type(layer).propagate
     if (
         kind is not None
-        # Into an adjacency matrix, PyG writes the weights itself.
+        # PyG itself writes requested weights into an adjacency matrix.
         and not (asked and not (isinstance(edge_index, Tensor) and edge_index.layout is torch.strided))
-        # As replaced() does, without a call.
+        # This is replaced(), without a call.
         and getattr(propagate, "onehop_theirs", propagate) is getattr(propagate, "__wrapped__", None)
         and "propagate" not in state
         and "edge_update" not in state

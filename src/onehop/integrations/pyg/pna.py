@@ -1,7 +1,7 @@
-"""PNAConv without the joined statistics, which are scaled and multiplied a few rows at a time.
+"""PNAConv that scales and multiplies statistics a few rows at a time, without joining them.
 
-PyG joins A statistics times S scales, [N, S A F], behind the node's own features, and multiplies them. Here
-the columns of the linear step's matrix that belong to a scale and its statistics are a separate matrix; see
+PyG concatenates the node's own features and A statistics times S scales, [N, S A F], and multiplies the
+result. Here the columns of the linear step's matrix that belong to one scale are a separate matrix; see
 :mod:`onehop.ops.scaled_statistics`.
 """
 
@@ -39,7 +39,7 @@ from onehop.ops.scaled_statistics import scaled_statistics
 
 _STATISTICS = {**REDUCTIONS, aggr.VarAggregation: "var", aggr.StdAggregation: "std"}
 
-# Each scale: its function of the degree, the average that it involves, and whether that divides it.
+# For each scale: the function of the degree, the name of the average, and whether the average divides.
 _SCALES: dict[str, tuple[Callable[[Tensor], Tensor], str, bool]] = {
     "identity": (torch.ones_like, "", False),
     "amplification": (lambda degrees: torch.log(degrees + 1), "avg_deg_log", True),
@@ -50,7 +50,7 @@ _SCALES: dict[str, tuple[Callable[[Tensor], Tensor], str, bool]] = {
 
 
 def forward(_: Any, layer: Any, x: Any, edge_index: Any, edge_attr: Any = None) -> Tensor | None:
-    """Computes PNAConv's ``forward``; None if there are so few edges that PyG's is as fast.
+    """Computes PNAConv's ``forward``; None if there are so few edges that PyG is as fast.
 
     Raises:
         Leave: PyG's code has to run.
@@ -98,7 +98,7 @@ def _first_step(
     statistics: tuple[str, ...],
     scales: Tensor,
 ) -> Tensor:
-    """The linear step of the nodes' own features, followed by all statistics times all scales."""
+    """Computes the linear step of the nodes' own features and all scaled statistics."""
     columns, width = step.weight.size(1), x.size(1)
     of_x, of_statistics = step.weight.split([width, columns - width], dim=1)
     weight = of_statistics.view(step.weight.size(0), scales.size(1), -1).permute(1, 2, 0)
@@ -108,37 +108,37 @@ def _first_step(
 
 
 def _scales(module: Any, graph: Graph, dtype: torch.dtype) -> Tensor:
-    """The part of each scale that depends on the degrees, [N, S]."""
+    """Return the part of each scale that depends on the degrees, [N, S]."""
     degrees = graph.in_degrees.to(dtype)
     return torch.stack([_SCALES[name][0](degrees) for name in module.scaler], dim=1)
 
 
 def _averages(module: Any) -> Tensor:
-    """The part of each scale that depends on the averages, which may be learned, [S]."""
+    """Return the part of each scale that depends on the averages, which may be learned, [S]."""
     averages = []
     for name in module.scaler:
         _, average, divides = _SCALES[name]
         value = getattr(module, average) if average else torch.ones_like(module.avg_deg_lin)
-        # Times 1, so that the gradients of several averages are not views of one tensor.
+        # The multiplication by 1 keeps the gradients of several averages from being views of one tensor.
         averages.append(1 / value if divides else 1 * value)
     return torch.cat(averages)
 
 
 def _statistics(module: Any) -> tuple[str, ...]:
-    """The names of an aggregation's statistics; leaves one with other statistics, or that combines them."""
+    """Return the names of an aggregation's statistics; raise :class:`Leave` for unsupported ones."""
     need(type(module) is aggr.DegreeScalerAggregation and set(module.scaler) <= _SCALES.keys())
     inner = module.aggr
     modules = inner.aggrs if type(inner) is aggr.MultiAggregation and inner.mode == "cat" else [inner]
-    # A deviation is made from a variance.
+    # A standard deviation module contains a variance module, which has the setting.
     need(not any(getattr(getattr(one, "var_aggr", one), "semi_grad", False) for one in modules))
     need(all(type(one) in _STATISTICS for one in modules))
     return tuple(_STATISTICS[type(one)] for one in modules)
 
 
 def _check_layer(layer: Any, x: Any, count: int) -> None:
-    """Leaves a layer whose first linear steps cannot be computed separately, for ``count`` statistics.
+    """Raises :class:`Leave` unless the first linear steps can be split by ``count`` statistics.
 
-    All other conditions, hooks too, are checked where the message is compiled.
+    All other conditions, also on hooks, are checked when the message is compiled.
     """
     kind, module, width = type(layer), layer.aggr_module, layer.F_in
     need(kind.message is PNAConv.message and kind.update is MessagePassing.update and are_features(x))

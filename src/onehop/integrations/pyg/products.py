@@ -1,7 +1,7 @@
-"""The operators of pyg-lib for products by type, softmax of segments, sorts, and pairs of gathered rows.
+"""pyg-lib's operators for products by type, softmax of segments, sorts, and pairs of gathered rows.
 
-PyG's own layers seldom call them: ``HeteroLinear``, ``RGCNConv``, ``softmax`` and ``index_sort`` run on
-onehop's operators already, and ``HeteroDictLinear`` multiplies type by type, which is as fast. They are there
+PyG's own layers seldom call them: ``HeteroLinear``, ``RGCNConv``, ``softmax`` and ``index_sort`` run on other
+operators of onehop, and ``HeteroDictLinear`` multiplies type by type, which is as fast. These operators are
 for programs that call ``torch.ops.pyg``.
 """
 
@@ -26,11 +26,11 @@ def segment_matmul(input: Tensor, ptr: Tensor, other: Tensor) -> Tensor:
 
     Args:
         input: [N, K].
-        ptr: [B + 1], integers: where each segment begins, and the last one ends.
+        ptr: [B + 1], integers: the begin of each segment, and the end of the last one.
         other: [B, K, M], of the same dtype.
 
     Returns:
-        [N, M]. Differentiable, any number of times.
+        [N, M], differentiable any number of times.
 
     Raises:
         ArgumentError: A shape or dtype does not fit.
@@ -49,10 +49,10 @@ def segment_matmul(input: Tensor, ptr: Tensor, other: Tensor) -> Tensor:
 
 
 def grouped_matmul(input: Sequence[Tensor], other: Sequence[Tensor]) -> list[Tensor]:
-    """Multiplies matrices [N_i, K_i] by as many matrices [K_i, M_i].
+    """Multiplies each matrix of ``input``, [N_i, K_i], by the matrix of ``other``, [K_i, M_i], at its place.
 
     Raises:
-        ArgumentError: There are not as many of each, or one is no matrix.
+        ArgumentError: The two lists differ in length, or an entry is not a matrix.
     """
     matrices = [*input, *other]
     if len(input) != len(other) or any(matrix.dim() != _MATRIX for matrix in matrices):
@@ -64,12 +64,12 @@ def grouped_matmul(input: Sequence[Tensor], other: Sequence[Tensor]) -> list[Ten
 
 
 def softmax_csr(src: Tensor, ptr: Tensor, dim: int = 0) -> Tensor:
-    """Normalises the numbers of each segment.
+    """Computes the softmax over each segment.
 
     Args:
-        src: Of any shape, float32, float64, bfloat16 or float16, on the CPU.
-        ptr: [segments + 1], integers: where each segment begins along ``dim``, and the last one ends.
-        dim: The dimension that has segments.
+        src: A tensor of any shape, float32, float64, bfloat16 or float16, on the CPU.
+        ptr: [segments + 1], integers: the begin of each segment along ``dim``, and the end of the last one.
+        dim: The dimension along which the segments lie.
 
     Raises:
         ArgumentError: ``ptr`` does not ascend from 0 to the size of ``dim``.
@@ -84,7 +84,7 @@ def softmax_csr(src: Tensor, ptr: Tensor, dim: int = 0) -> Tensor:
 
 
 def index_sort(indices: Tensor, max: int | None = None) -> tuple[Tensor, Tensor]:
-    """Sorts integers that are not negative; returns them, and the places they had."""
+    """Sorts non-negative integers; returns the sorted integers and their places in ``indices``."""
     values, places = indices.sort(stable=True)
     return values, places
 
@@ -92,10 +92,10 @@ def index_sort(indices: Tensor, max: int | None = None) -> tuple[Tensor, Tensor]
 def sampled_op(
     left: Tensor, right: Tensor, left_index: Tensor | None, right_index: Tensor | None, op: str
 ) -> Tensor:
-    """Computes ``left[left_index] op right[right_index]``; an index that is None means all rows in order.
+    """Computes ``left[left_index] op right[right_index]``; an index of None means all rows in order.
 
     Raises:
-        ArgumentError: ``op`` is not add, sub, mul or div, or a tensor is no matrix.
+        ArgumentError: ``op`` is not add, sub, mul or div, or a tensor is not a matrix.
     """
     if op not in _SAMPLED or left.dim() != _MATRIX or right.dim() != _MATRIX:
         raise ArgumentError(
@@ -122,9 +122,9 @@ def metis(
         rowptr: [N + 1], integers.
         col: [E], integers.
         num_partitions: Number of parts.
-        node_weight: [N], integers: work of each node; None means 1.
-        edge_weight: Has to be None.
-        recursive: Has to be False.
+        node_weight: [N], integers: the work of each node; None means 1.
+        edge_weight: Must be None.
+        recursive: Must be False.
 
     Returns:
         [N], int64: the part of each node.
@@ -141,7 +141,7 @@ def metis(
     return partition.parts_of(rowptr, col, num_partitions, node_weight)
 
 
-# Made of operators that have gradients, or need none.
+# The key of functions made of operators that have gradients or need none.
 _COMPOSED = "CompositeImplicitAutograd"
 OPERATORS = (
     Operator("segment_matmul(Tensor input, Tensor ptr, Tensor other) -> Tensor", segment_matmul, _COMPOSED),

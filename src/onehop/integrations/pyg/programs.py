@@ -1,11 +1,11 @@
-"""Layers in programs that ``torch.compile`` and ``torch.export`` make: what a patched layer leaves in them.
+"""Patched layers in programs of ``torch.compile`` and ``torch.export``.
 
-The functions here stand in for PyG's while a program is traced. The conditions of layers are the eager ones
-(:mod:`.layer`), operands are admitted by the rules' specs, and plans are the rules' own. Other edges are the
-difference (:mod:`.edges.program`): their graph is looked up when the program runs.
+The functions here replace PyG's while a program is traced. The conditions on layers are the same as in eager
+mode (:mod:`.layer`); the rules' specs admit operands, and the rules make plans. Only the edges differ
+(:mod:`.edges.program`): their graph is looked up when the program runs.
 
-Whatever follows from a class alone is a constant of the program. The sentence of a layer without a fast path
-is returned, not raised as :class:`Leave`: torch 2.6 traces no exception of this package.
+Facts that depend only on a class are constants of the program. The reason why a layer has no fast path is
+returned, not raised as :class:`Leave`, because torch 2.6 traces no exception of this package.
 """
 
 from collections.abc import Callable
@@ -31,13 +31,14 @@ from onehop.integrations.rows import Function, is_own, replaced
 from onehop.ops.contexts import context_reason
 
 _F = TypeVar("_F", bound=Function)
-# Torch takes a constant that is a string as it is; an empty one means none. It gives the decorator no types.
+# torch stores a string constant directly, so an empty string stands for None. The cast is needed because
+# torch's decorator has no type annotations.
 _constant = cast(Callable[[_F], _F], torch._dynamo.assume_constant_result)
 
-# As code sees tensors that torch.compile traces, and those that torch.export does.
+# The types of tensors while torch.compile or torch.export traces.
 _PLAIN = (Tensor, *TRACED)
 _INTEGERS = (torch.int64, torch.int32)
-# Not a union, which torch 2.6 does not trace.
+# A tuple and not a union, because torch 2.6 does not trace unions.
 _NUMBERS = (int, float)
 _PAIR = 2
 
@@ -52,9 +53,9 @@ _OWN_LINEAR = "the edge features go through a layer other than PyG's Linear with
 
 
 def reason(call: Call) -> str | None:
-    """Return why PyG's code is traced for a call, whatever its operands; None if it need not be.
+    """Return why PyG's code is traced for a call with any operands; None if onehop's may be traced.
 
-    Then the call says how its layer reduces messages.
+    If the result is None, ``call.reduce`` is set to the layer's reduction.
     """
     now, layer, edge_index = session.now, call.layer, call.edge_index
     kind = type(layer)
@@ -62,7 +63,7 @@ def reason(call: Call) -> str | None:
         return "the patch is not in place"
     if now.machine:
         return _ONE_BY_ONE
-    # The functions are named for torch to note: a program is made anew where one is replaced.
+    # The functions are arguments so that torch guards on them, and recompiles the program if one is replaced.
     sentence: str | None = (
         context_reason(traced=True)
         or _class_sentence(kind, now.layers, kind.message, kind.aggregate, kind.update)
@@ -81,7 +82,7 @@ def reason(call: Call) -> str | None:
 
 
 def forward_reason(call: Call) -> str | None:
-    """As :func:`reason`, for a ``forward`` that calls no ``propagate``, or calls it with other edges."""
+    """Like :func:`reason`, for a ``forward`` that does not call ``propagate``, or with other edges."""
     sentence, layer = reason(call), call.layer
     if sentence is None and (_propagates_itself(type(layer)) or watched(layer, ("propagate",), ())):
         return "its propagate is its own"
@@ -90,11 +91,11 @@ def forward_reason(call: Call) -> str | None:
 
 @_constant
 def _class_sentence(kind: Any, *_: Any) -> str:
-    """Return why a class has no fast path; empty if it has."""
+    """Return why a class has no fast path; empty if it has one."""
     try:
         rule = rule_of(kind)
     except Leave as why:
-        # The message of a layer that runs is traced too, to run in blocks; here torch traces.
+        # In eager mode, such a layer's message would run in blocks; in a program it cannot.
         blocks = block_class_reason(kind) is None
         return f"{why.sentence}, and no blocks run in compiled programs" if blocks else why.sentence
     softmax = softmax_of(kind) if rule.attends else None
@@ -112,14 +113,14 @@ def _propagates_itself(kind: Any) -> bool:
 
 @_constant
 def _rule_name(kind: Any) -> str:
-    """The name in the table of the rule of a class that has one."""
+    """Return the name, in the table of rules, of a class's rule; the class must have one."""
     rule = rule_of(kind)
     return next(name for name, each in TABLE.items() if each is rule)
 
 
 @_constant
 def _attention_kind(kind: Any) -> str:
-    """The rule of the scores of a class of attention; empty for others."""
+    """Return the kind of scores of an attention class; empty for other classes."""
     rule = rule_of(kind)
     if rule is TABLE["TransformerConv"]:
         return ATTENTION["TransformerConv"]
@@ -129,12 +130,12 @@ def _attention_kind(kind: Any) -> str:
 
 @_constant
 def _has_own_reasons(kind: Any) -> bool:
-    """Return whether a class has a ``forward`` that says itself why its attention is left to PyG."""
+    """Return whether the ``forward`` of a class reports itself why its attention runs in PyG."""
     return kind.forward in [each.forward for each in classes_returning_weights()]
 
 
 def refuse(layer: Any, sentence: str) -> None:
-    """Notes that PyG's code is traced for a layer: one log line a class and sentence, as for eager ones."""
+    """Reports that PyG's code is traced for a layer, in one log line for each class and sentence."""
     if torch.compiler.is_compiling():
         _log(type(layer), sentence)
     else:
@@ -151,12 +152,12 @@ def _log(kind: Any, sentence: str) -> str:
 
 
 def planned(call: Call, edges: ProgramEdges) -> Any:
-    """The plan of a call for which :func:`reason` has nothing to say, by the rule of its layer's message.
+    """Return the plan that a layer's rule makes of a call for which :func:`reason` is None.
 
-    It is noted for ``explain``, unless a program is traced.
+    The plan is recorded for ``explain``, unless a program is being traced.
 
     Raises:
-        Leave: Torch has to trace PyG's code.
+        Leave: torch has to trace PyG's code.
     """
     plan = call.lowered(TABLE[_rule_name(type(call.layer))], edges, session.now.backend)
     if not torch.compiler.is_compiling():
@@ -169,7 +170,7 @@ def planned(call: Call, edges: ProgramEdges) -> Any:
 def propagate(
     theirs: Function, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Runs ``propagate`` on onehop's operators, or PyG's code, and then notes why."""
+    """Runs ``propagate`` on onehop's operators, or runs PyG's code and reports why."""
     call = Call(itself(layer), None, edge_index, kwargs, args)
     if type(edge_index) is EdgesInProgram:
         return _attended(call)
@@ -185,9 +186,9 @@ def propagate(
 
 
 def _message_reason(call: Call) -> str | None:
-    """Return why the message of a layer is none that sums over its edges; None if it is one.
+    """Return why the layer's rule does not run this message; None if it does.
 
-    It is empty where the layer's ``forward`` has noted why.
+    The result is empty if the layer's ``forward`` has already reported the reason.
     """
     kind = type(call.layer)
     rule = TABLE[_rule_name(kind)]
@@ -196,20 +197,20 @@ def _message_reason(call: Call) -> str | None:
     return OTHER_OPERANDS if call.args or set(call.operands) - {"size"} != set(rule.operands) else None
 
 
-# Attention: PyG's ``forward`` round one operator
+# Attention: PyG's ``forward`` around one operator
 
 
 def attention_forward(
     theirs: Function, place: int, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """The ``forward`` of attention layers, which leaves the self loops to ``propagate`` where it can.
+    """Runs the ``forward`` of attention layers; if possible, ``propagate`` adds the self loops.
 
     Args:
-        theirs: PyG's.
-        place: Of the argument that requests the attention weights.
+        theirs: PyG's ``forward``.
+        place: The position of the argument that requests the attention weights.
         layer: The layer.
-        args: Features, ``edge_index``, edge features and others.
-        kwargs: Those that were given by name.
+        args: The positional arguments: features, ``edge_index``, edge features and others.
+        kwargs: The keyword arguments.
     """
     asked = _argument(args, kwargs, place, "return_attention_weights")
     edge_index = _argument(args, kwargs, 1, "edge_index")
@@ -222,7 +223,7 @@ def attention_forward(
             if len(args) > 1:
                 return theirs(layer, args[0], edges, *args[2:], **kwargs)
             return theirs(layer, *args, **{**kwargs, "edge_index": edges})
-        except Leave as why:  # by the rule, which gets its operands from PyG's forward
+        except Leave as why:  # raised by the rule, which gets its operands from PyG's forward
             sentence = why.sentence
     refuse(call.layer, sentence)
     return theirs(layer, *args, **kwargs)
@@ -233,7 +234,7 @@ def _argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: int, name: s
 
 
 def _attention_reason(call: Call, features: Any, asked: Any) -> str | None:
-    """Return why PyG's ``forward`` is traced as it is; None if the rule decides."""
+    """Return why PyG's ``forward`` is traced unchanged; None if the rule decides."""
     layer, kind = call.layer, _attention_kind(type(call.layer))
     if asked is not None:
         return _ASKED
@@ -256,7 +257,7 @@ def _attention_reason(call: Call, features: Any, asked: Any) -> str | None:
         return None
     if type(linear) is not Linear or linear.bias is not None:
         return _OWN_LINEAR
-    # With loops, it gets other rows than PyG would give to it.
+    # With loops, the linear step gets other rows than in PyG, which its hooks or forward would see.
     if any(watched(linear, ("forward",), MODULE_HOOKS).values()):
         return "hooks are registered on a module in it"
     value = layer.fill_value if kind != "dot" and layer.add_self_loops else "mean"
@@ -268,17 +269,17 @@ def _attention_reason(call: Call, features: Any, asked: Any) -> str | None:
 def edge_updater(
     theirs: Function, layer: Any, edge_index: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """``edge_updater``, whose work is ``propagate``'s where onehop's operators run that."""
+    """Runs ``edge_updater``, or postpones it if ``propagate`` runs on onehop's operators."""
     if type(edge_index) is EdgesInProgram:
         return Pending(edge_index.kind, theirs, layer, edge_index, kwargs, False)
     return theirs(layer, edge_index, *args, **kwargs)
 
 
 def _attended(call: Call) -> Tensor:
-    """The aggregated messages of a layer whose ``forward`` was called with an :class:`EdgesInProgram`.
+    """Return the aggregated messages of a layer whose ``forward`` got an :class:`EdgesInProgram`.
 
     Raises:
-        Leave: Its operands do not fit.
+        Leave: The operands do not fit.
     """
     layer, edge_index, operands = call.layer, call.edge_index, call.operands
     size, loops = operands.get("size"), 0
@@ -289,13 +290,13 @@ def _attended(call: Call) -> Tensor:
         pending = operands["alpha"]
         features = _with_loops(layer, edge_index.edge_index, pending.operands["edge_attr"], loops)
         pending.operands = {**pending.operands, "edge_attr": features}
-    call.reduce = "sum"  # Other layers get no such edges.
+    call.reduce = "sum"  # Only layers with the reduction "sum" get such edges.
     out: Tensor = planned(call, ProgramEdges(layer, edge_index, size, loops)).run()
     return out
 
 
 def _with_loops(layer: Any, edge_index: Tensor, features: Any, loops: int) -> Tensor | None:
-    """[E or more, K]: the features of the edges, and of the self loops that are added."""
+    """Return the features of the edges, and of the self loops that are added, [E or more, K]."""
     if features is None or layer.lin_edge is None:
         return None
     rows: Tensor = features.view(-1, 1) if features.dim() == 1 else features
@@ -308,7 +309,7 @@ def _with_loops(layer: Any, edge_index: Tensor, features: Any, loops: int) -> Te
 
 
 def _means(edge_index: Tensor, features: Tensor, nodes: int) -> Tensor:
-    """[N, K]: for every node the mean over its incoming edges that are no loops; 0 where there are none."""
+    """Return, for each node, the mean over its incoming edges without self loops, [N, K]; 0 without any."""
     counts = (edge_index[0] != edge_index[1]).to(features.dtype)
     count = counts.new_zeros(nodes).index_add(0, edge_index[1], counts)
     rows = torch.where(counts.unsqueeze(1) != 0, features, 0)

@@ -1,4 +1,4 @@
-"""The entry of the patch: ``propagate`` runs a plan of ours where there is one, and PyG's code elsewhere."""
+"""The entry of the patch: ``propagate`` runs a plan of onehop if there is one, and PyG's code otherwise."""
 
 from typing import Any
 
@@ -22,13 +22,14 @@ from onehop.ops.contexts import as_program, context_reason
 
 
 def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
-    """A ``propagate`` that takes the fast path where it applies, and is ``theirs`` where it does not.
+    """Return a ``propagate`` that takes the fast path if it applies, and calls ``theirs`` otherwise.
 
     Args:
         theirs: PyG's ``propagate``.
-        traced: Runs while a program is traced, with the arguments of :func:`_propagate` but ``records``.
+        traced: Runs while a program is traced, with (theirs, layer, edge_index, args, kwargs).
     """
-    # Here and not in a module's table: it holds a class, and must die with the class that holds the function.
+    # The records are local and not in a module's table, because they refer to a class and must be freed
+    # together with the class that has this function.
     records = Records(theirs)
     ours, in_program = _propagate, as_program
     in_dynamo, flags = torch.compiler.is_dynamo_compiling, torch.compiler
@@ -39,7 +40,7 @@ def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
         if in_dynamo() or flags._is_compiling_flag or (in_program.live and in_program.get()):
             return traced(theirs, self, edge_index, args, kwargs)
         record = record_for(type(self))
-        # A call that was once left to PyG, as too small, is left again before anything is made.
+        # If such a call was once too small and PyG ran it, PyG runs it again, before any object is made.
         if (
             record is not None
             and record.left is in_force.now.logged
@@ -70,7 +71,8 @@ def _propagate(
     if record is None and now.pyg:
         record = records.of_class(kind)
     call = Call(layer, record, edge_index, operands, args)
-    # The size first, with few calls: beside sums over few edges, any other test takes noticeable time.
+    # The size is tested first, with few calls: compared with sums over few edges, any other test takes
+    # noticeable time.
     served = (
         record is not None and record.serves_few and type(layer._modules.get("aggr_module")) in REDUCTIONS
     )
@@ -78,7 +80,7 @@ def _propagate(
         out = over_few(call) if served else None
         if out is not None:
             return out
-        # PyG's own code is as fast up to fewer edges than a list.
+        # Up to a smaller number of edges, PyG's own code is as fast.
         call.is_small = not served or is_small(call)
         if call.is_small and record.left is now.logged and not reports.recording():
             return _left(theirs, call)
@@ -110,20 +112,21 @@ def _propagate(
 
 
 def _left(theirs: Propagate, call: Call) -> Any:
-    """The result of PyG's own code."""
+    """Return the result of PyG's own code."""
     operands = settled(call.operands) if "alpha" in call.operands else call.operands
     distributed = DISTRIBUTED.provided
     if distributed is None:
         if call.is_small:
             return as_pyg(theirs, call.record, call.layer, call.edge_index, call.args, operands)
         return theirs(call.layer, call.edge_index, *call.args, **operands)
-    # PyG's modules reduce messages of edges here, and make no read-outs of all nodes.
+    # In this block, PyG's aggregation modules reduce messages of edges, so they are not read-outs of all
+    # nodes.
     with distributed.converted.among_edges():
         return theirs(call.layer, call.edge_index, *call.args, **operands)
 
 
 def _as_wrapped(theirs: Propagate, records: Records, layer: Any) -> Propagate:
-    """The wrapped ``propagate`` of a layer, and not a subclass's own; it takes operands by name."""
+    """Return the layer's wrapped ``propagate``, even if a subclass has its own; it takes keyword operands."""
 
     def propagate(edge_index: Any, /, **operands: Any) -> Any:
         return _propagate(theirs, records, records.get(type(layer)), layer, edge_index, (), operands)

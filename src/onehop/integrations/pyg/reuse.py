@@ -1,14 +1,15 @@
-"""Caches aggregates of constant features: in full-batch training the first layer's are equal in all epochs.
+"""A cache of aggregates of constant features, such as the first layer's in full-batch training.
 
-Features that need no gradient are marked at their first use, as is the graph, and their aggregate is kept at
-the second. From then on layers get copies of it, which share its memory until one of them is written to
-(:mod:`onehop.graph.lending`). This holds while neither the features nor the weights have been written to: by
-their version counters, and by fingerprints of their contents, which detect writes that bypass the counters.
+Features that need no gradient, and the graph, are marked at their first use, and their aggregate is kept at
+the second. Later calls get copies of it, which share its memory until one of them is written to
+(:mod:`onehop.graph.lending`). The aggregate is valid while neither the features nor the weights have been
+written to. This is checked by their version counters, and by fingerprints of their contents, which detect
+writes that bypass the counters.
 
-A kept aggregate is what would be computed, bit for bit. The order of a layer's linear step is different:
-A (X W) and (A X) W are rounded differently, and save different tensors for the backward pass. So that a
-repeated forward pass gives the same result, the order changes only after a backward pass: features that a
-layer was trained on are expected again.
+A kept aggregate equals the computed one, bit for bit. This does not hold for the order of a layer's linear
+step and aggregation: A (X W) and (A X) W are rounded differently, and save different tensors for the backward
+pass. So that repeated forward passes give the same result, the order changes only after a backward pass,
+which shows that the features will be used again.
 """
 
 import weakref
@@ -26,19 +27,18 @@ from onehop.graph.lending import lend
 from onehop.integrations import session
 from onehop.ops.contexts import saving_is_watched
 
-# Features may take at most one part in this many of the cache, so that their aggregates do not displace the
-# graphs.
+# Features may take at most one part in this many of the cache, so that their aggregates do not evict graphs.
 _LARGEST_SHARE = 8
 OVER = "features were aggregated"
-"""A key among the results derived from a graph. Most graphs of mini-batches are new in each step."""
+"""A key among the results derived from a graph; it marks that the graph was used before."""
 _AGGREGATES, _MET, _TRAINED = (f"constant features, {what}" for what in ("aggregated", "met", "trained on"))
 
 
 class _Aggregate(NamedTuple):
-    """A cached aggregate, and the operands that it was made from.
+    """A cached aggregate, and what identifies the operands that it was made from.
 
     Attributes:
-        out: The aggregate, which only the cache has.
+        out: The aggregate; only the cache refers to it.
         graph: The graph.
         contents: The fingerprint of the features.
         factor: The fingerprint and the dtype of the weights or scales; None without any.
@@ -51,7 +51,7 @@ class _Aggregate(NamedTuple):
 
 
 def constant(x: Tensor, factor: Tensor | None, edges: int) -> bool:
-    """Return whether an aggregate of these features may be cached, which only those on the CPU may.
+    """Return whether an aggregate of these features may be cached; only features on the CPU are cached.
 
     Args:
         x: [N, F], the features.
@@ -61,7 +61,7 @@ def constant(x: Tensor, factor: Tensor | None, edges: int) -> bool:
     return (
         not x.requires_grad
         and session.now.settings.reuse
-        and x.is_cpu  # the fingerprint is taken there
+        and x.is_cpu  # fingerprints are computed on the CPU
         and x.dim() == 2
         and edges * x.size(1) >= thresholds.now.kept_work
         and (factor is None or (factor.is_contiguous() and not factor.requires_grad))
@@ -73,12 +73,12 @@ def constant(x: Tensor, factor: Tensor | None, edges: int) -> bool:
 
 
 def trained_on(x: Tensor) -> bool:
-    """Return whether a backward pass has gone through a layer of these features, unchanged since."""
+    """Return whether a backward pass ran through a layer of these features, and they are unchanged since."""
     return thresholds.now.meetings <= 1 or remembered(x, key=_TRAINED) is not None
 
 
 def note_training(x: Tensor) -> None:
-    """Notes that a backward pass goes through a layer of these features."""
+    """Notes that a backward pass ran through a layer of these features."""
     remembered(x, key=_TRAINED, make=lambda: True)
 
 
@@ -101,8 +101,8 @@ def find(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str) -> Tensor 
 def place_for(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str) -> Callable[[Tensor], None] | None:
     """Return a function that caches a copy of the aggregate once it is computed; None if it is not cached.
 
-    It is cached for features and a graph that were used before, and for the present contents of the features:
-    a write to them while the aggregate is computed counts as a later one.
+    The aggregate is cached if features and graph were used before. It belongs to the contents that the
+    features have now: a write to them while the aggregate is computed counts as a later write.
     """
     new = thresholds.now.meetings > 1 and OVER not in graph.derived
     graph.derived[OVER] = True
@@ -112,7 +112,7 @@ def place_for(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str) -> Ca
 
     def keep(out: Tensor) -> None:
         before: dict[tuple[int, str], _Aggregate] = remembered(x, key=_AGGREGATES) or {}
-        # Graphs of mini-batches are not used again.
+        # Aggregates of freed graphs, such as those of mini-batches, are dropped.
         living = {at: aggregate for at, aggregate in before.items() if aggregate.graph() is not None}
         # A copy made in inference mode could not be used outside of it.
         with torch.inference_mode(False):
@@ -123,7 +123,7 @@ def place_for(x: Tensor, factor: Tensor | None, graph: Graph, reduce: str) -> Ca
 
 
 def _met_before(x: Tensor) -> bool:
-    """Return whether these features were used before, unchanged since; marks them if not."""
+    """Return whether these features were used before and are unchanged since; mark them if not."""
     if trained_on(x) or remembered(x, key=_MET) is not None:
         return True
     CACHE.store(Noted(x), _MET, True)

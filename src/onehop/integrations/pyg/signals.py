@@ -1,7 +1,7 @@
-"""Signals on one graph: operands with dimensions in front of the dimension of the nodes.
+"""Several signals on one graph: operands with leading dimensions before the dimension of the nodes.
 
-PyG calls them static graphs: features [batch, time, N, F] with ``node_dim=-2``. All signals together are
-features [batch * time * N, F], which is the same memory, over a graph of as many copies of the edges. So
+PyG calls this a static graph: features [batch, time, N, F] with ``node_dim=-2``. All signals together are
+features [batch * time * N, F] in the same memory, over a graph with a copy of the edges for each signal. So
 every rule and message runs on them as on any graph.
 """
 
@@ -25,7 +25,7 @@ from onehop.ops.contexts import wraps
 _PAIR = 2
 _DIFFER = "its operands differ in the dimensions in front of that of the nodes"
 _OTHERWISE = "its message does something else with the dimensions in front of that of the nodes"
-# Numbers of signals, nodes and edges of a trial: no two are the same, nor a product of others.
+# Numbers of signals, nodes and edges of a trial: all differ, and none is a product of others.
 _PRIMES = (3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43)
 
 
@@ -34,9 +34,9 @@ class Signals:
     """A call of ``propagate`` on several signals, turned into a call on one joint signal.
 
     Attributes:
-        leading: The sizes in front of the nodes.
+        leading: The sizes of the leading dimensions.
         layer: The layer.
-        one: The layer for one signal, whose operands have the nodes first.
+        one: The layer as it is for one signal, whose operands have the nodes first.
         edge_index: [2, S * E], the edges of all S signals.
         operands: The operands of the joint call by name.
         leads: The names of operands that had the leading dimensions.
@@ -55,16 +55,16 @@ class Signals:
         return math.prod(self.leading)
 
     def apart(self, out: Tensor) -> Tensor:
-        """The results of the signals, [..., N, ...], from the results of the joint signal, [S * N, ...]."""
+        """Return the signals' results, [..., N, ...], from the results of the joint signal, [S * N, ...]."""
         shape = (*self.leading, out.size(0) // self.count, *out.shape[1:])
         if self.one.aggr in ("max", "min"):
-            return out.view(shape)  # the backward pass reads it, in PyG too: writes are an error
-        # Autograd allows writes to it, because it does not know that this is a view.
+            return out.view(shape)  # the backward pass reads it, as in PyG, so writes to it are an error
+        # Autograd allows writes to this result, because it does not know that it is a view.
         result: Tensor = torch.ops.aten._unsafe_view.default(out, shape)
         return result
 
     def plan(self, one: Any) -> Plan:
-        """The plan of the signals, from the plan of the joint signal."""
+        """Return the plan of the signals, made from the plan of the joint signal."""
 
         def shown(layer: Any) -> reports.Call:
             call: reports.Call = one.described(layer)
@@ -73,14 +73,14 @@ class Signals:
         def run() -> Tensor:
             return self.apart(one.run())
 
-        # Without a machine there is nothing that it could refuse.
+        # Without a machine, there is no refusal to report.
         aside = one.aside if session.now.machine else ""
         return Plan(
             one.form, one.reduce, one.graph, one.x, run, backend=one.backend, aside=aside, shown=shown
         )
 
     def with_leading(self, argument: Argument) -> Argument:
-        """The argument of a message, with the number of leading dimensions that its operand had."""
+        """Return the argument of a message, with the number of leading dimensions of its operand."""
         name = argument.name
         operand = name[:-2] if argument.kind in (Kind.SOURCE, Kind.TARGET) else name
         return replace(argument, leading=len(self.leading) if operand in self.leads else 0)
@@ -88,15 +88,15 @@ class Signals:
     def refusal(
         self, message: Callable[..., Any], arguments: Sequence[Argument], operands: Sequence[Tensor]
     ) -> str | None:
-        """Return why the message gives other numbers for several signals than for the joint one; or None.
+        """Return why the message differs between several signals and the joint signal; None if it does not.
 
-        It does if it counts dimensions from the front, or reads their number. The message runs both ways on a
-        few random rows.
+        It differs if it counts dimensions from the front, or reads their number. The message runs both ways
+        on a few random rows to find out.
 
         Args:
             message: The message, which takes a layer.
-            arguments: Its arguments for one signal.
-            operands: The tensors behind them.
+            arguments: The arguments of the message for one signal.
+            operands: The tensors from which the arguments are made.
         """
         leads, sizes = len(self.leading), {size for tensor in operands for size in tensor.shape}
         free = [number for number in _PRIMES if number not in sizes]
@@ -111,7 +111,7 @@ class Signals:
                 several = message(Snapshot(self.layer).layer, **apart)
                 torch.default_generator.manual_seed(0)
                 one = message(Snapshot(self.one).layer, **together)
-            except Exception as error:  # the message is a user's, whose errors PyG's own code reports
+            except Exception as error:  # the user's message failed; PyG's own code reports it
                 return f"{_OTHERWISE} ({type(error).__name__}: {error})"
         return None if trial.agree(several, one) else _OTHERWISE
 
@@ -134,9 +134,9 @@ def folded(
     dim, edges = layer.node_dim, edge_index.size(1)
     lifted = {p.name[:-2] for p in message if p.name.endswith(("_i", "_j"))} & kwargs.keys()
     places = {id(t): _place(t, dim) for name in lifted for t in _tensors(kwargs[name])}
-    # A tensor without dimensions in front of the nodes is the same for all signals.
+    # A tensor without leading dimensions is the same for all signals.
     several = [t for name in lifted for t in _tensors(kwargs[name]) if places[id(t)]]
-    # An end that the message does not read gives its result no dimension.
+    # Operands that the message does not read add no dimensions to its result.
     read = _read(layer, message, kwargs)
     need(any(t is operand for t in several for operand in read), SIGNALS)
     shapes = {t.shape[: places[id(t)]] for t in several}
@@ -147,7 +147,7 @@ def folded(
     joint = dict[int, Tensor]()
 
     def rows_of(value: Any) -> Any:
-        """The rows of all signals, made once for each tensor."""
+        """Return the rows of all signals; they are made once for each tensor."""
         if not isinstance(value, Tensor):
             return value
         if id(value) not in joint:
@@ -181,7 +181,7 @@ def folded(
 
 
 def _tensors(operand: Any) -> list[Tensor]:
-    """The tensors of an operand of nodes."""
+    """Return the tensors of an operand that belongs to nodes."""
     pair = operand if isinstance(operand, tuple | list) else (operand,)
     tensors = [tensor for tensor in pair if isinstance(tensor, Tensor)]
     need(all(is_plain(t) and t.layout is torch.strided for t in tensors) and not wraps(*tensors), SIGNALS)
@@ -189,7 +189,7 @@ def _tensors(operand: Any) -> list[Tensor]:
 
 
 def _read(layer: Any, message: Sequence[inspect.Parameter], kwargs: dict[str, Any]) -> list[Any]:
-    """The operands of nodes that a message reads, each at its end of the edges."""
+    """Return the operands of nodes that a message reads, each for its end of the edges."""
     operands, sending = [], 0 if layer.flow == "source_to_target" else 1
     for name in (parameter.name for parameter in message if parameter.name.endswith(("_i", "_j"))):
         value = kwargs.get(name[:-2])
@@ -201,14 +201,14 @@ def _read(layer: Any, message: Sequence[inspect.Parameter], kwargs: dict[str, An
 
 
 def _place(tensor: Tensor, dim: int) -> int:
-    """The dimension of the nodes, counted from the front."""
+    """Return the dimension of the nodes, counted from the front."""
     dims = tensor.dim()
     need(-dims <= dim < dims)
     return dim % dims
 
 
 def _sizes(layer: Any, message: Sequence[inspect.Parameter], kwargs: dict[str, Any]) -> tuple[int, int]:
-    """The numbers of nodes that the two rows of an ``edge_index`` number, as PyG finds them."""
+    """Return the number of nodes for each row of an ``edge_index``, as PyG determines it."""
     sizes = list(kwargs.get("size") or (None, None))
     need(len(sizes) == _PAIR)
     sending = 0 if layer.flow == "source_to_target" else 1
@@ -230,8 +230,8 @@ def _sizes(layer: Any, message: Sequence[inspect.Parameter], kwargs: dict[str, A
 
 
 def _edges_of(edge_index: Tensor, count: int, sizes: tuple[int, int]) -> Tensor:
-    """The edges of all signals, [2, count * E]."""
-    # A number that is out of range stays so in the first or the last signal, and the graph refuses it.
+    """Return the edges of all signals, [2, count * E]."""
+    # A number that is out of range is also out of range in the first or last signal, so the graph refuses it.
     rows = torch.tensor(sizes, dtype=edge_index.dtype, device=edge_index.device).unsqueeze(1)
     firsts = rows * torch.arange(count, dtype=edge_index.dtype, device=edge_index.device)
     every: Tensor = (firsts.unsqueeze(2) + edge_index.unsqueeze(1)).flatten(1)
@@ -240,7 +240,7 @@ def _edges_of(edge_index: Tensor, count: int, sizes: tuple[int, int]) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """A few random rows, as several signals and as one."""
+    """A trial of a message on a few random rows, as several signals and as one joint signal."""
 
     leading: tuple[int, ...]
     nodes: int
@@ -249,7 +249,7 @@ class _Trial:
     def arguments(
         self, arguments: Sequence[Argument], operands: Sequence[Tensor]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The arguments of a message for several signals, and for one of them all."""
+        """Return the arguments of a message for several signals, and for the joint signal."""
         chance, count = torch.Generator("cpu").manual_seed(0), math.prod(self.leading)
         apart, together = dict[str, Any](), dict[str, Any]()
         for argument in arguments:
@@ -279,13 +279,13 @@ class _Trial:
 
 
 def _rows_of(tensor: Tensor, leading: Sequence[int], has_them: bool) -> Tensor:
-    """The rows of all signals, [S * N, ...], of a tensor [..., N, ...] or of [N, ...], the same for all."""
+    """Return the rows of all signals, [S * N, ...], from a tensor [..., N, ...] or a shared one, [N, ...]."""
     every = tensor if has_them else tensor.expand(*leading, *tensor.shape)
     return every.reshape(-1, *every.shape[len(leading) + 1 :])
 
 
 def _like(operand: Tensor, shape: tuple[int, ...], chance: torch.Generator) -> Tensor:
-    """Rows like those of an operand: others between 1/4 and 3/4, or some of its integers."""
+    """Return random rows like an operand's: numbers between 1/4 and 3/4, or some of its integers."""
     shape = (*shape, *operand.shape[1:])
     if operand.is_floating_point() or operand.is_complex():
         return (torch.rand(shape, generator=chance, device="cpu") / 2 + 0.25).to(operand.dtype)

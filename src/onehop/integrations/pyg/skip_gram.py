@@ -1,9 +1,9 @@
-"""The loss of ``Node2Vec`` and ``MetaPath2Vec``: dot products of walks' first nodes with the others.
+"""The loss of ``Node2Vec`` and ``MetaPath2Vec``: dot products of walks' first nodes with the other nodes.
 
-PyG copies the row of every node of every walk out of the embedding, four times, multiplies the copies, and
-adds their gradients back to the embedding. Here the rows of the nodes that are met are taken out once, and
-the products are an operator over a graph with an edge for each pair, so nothing is as large as the walks
-times the width.
+PyG copies the row of every node of every walk from the embedding, four times, multiplies the copies, and adds
+their gradients to the embedding. Here the rows of the nodes that occur are copied once, and an operator
+computes the products over a graph with an edge for each pair. So no tensor is as large as the walks times the
+width.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ from onehop.ops import sddmm
 
 
 def rows() -> list[Row]:
-    """The rows of the patch table."""
+    """Return the rows of the patch table."""
     return [
         replacing(Node2Vec, "loss", loss, counted_as="Node2Vec"),
         replacing(MetaPath2Vec, "loss", loss, counted_as="MetaPath2Vec"),
@@ -35,7 +35,7 @@ def loss(_: Any, model: Any, pos_rw: Any, neg_rw: Any) -> Tensor | None:
     Args:
         model: The model.
         pos_rw: [P, context], int64: parts of walks along edges.
-        neg_rw: [n, context], int64: the same number of nodes at random.
+        neg_rw: [n, context], int64: parts of walks with random nodes.
     """
     embedding = model.embedding
     if not (_takes_rows(embedding) and are_dense(pos_rw, neg_rw, dtype=torch.int64, dims=2)):
@@ -59,7 +59,7 @@ def loss(_: Any, model: Any, pos_rw: Any, neg_rw: Any) -> Tensor | None:
 
 
 def _takes_rows(module: Any) -> bool:
-    """Return whether a module only takes rows of its weight, and passes their gradients on unchanged."""
+    """Return whether a module only gathers rows of its weight, and passes their gradients on unchanged."""
     return (
         type(module) is torch.nn.Embedding
         and module.max_norm is None
@@ -69,7 +69,7 @@ def _takes_rows(module: Any) -> bool:
 
 
 def _scores(walks: Tensor, x: Tensor) -> Tensor:
-    """The products of each walk's first row with its others, [walks * (context - 1)]."""
+    """Return the dot products of each walk's first row with its other rows, [walks * (context - 1)]."""
     start, rest = walks[:, :1].expand(-1, walks.size(1) - 1), walks[:, 1:]
     ends = torch.stack([rest.reshape(-1), start.reshape(-1)])
     return sddmm(Graph.from_edge_index(ends, num_nodes=len(x)), x, x)

@@ -1,4 +1,4 @@
-"""A layer's own message on a graph that is too small for a plan, without PyG's checks between the steps.
+"""A layer's own message on a graph that is too small for a plan, without PyG's checks between steps.
 
 On a graph of 40 nodes, the checks in PyG's ``propagate`` take as long as the arithmetic: it looks for hooks,
 checks whether a program is traced, and calls two modules for each sum. Here the layer is checked once. Then
@@ -22,28 +22,28 @@ from onehop.ops.few import FewRows
 
 _ENDS = ("_j", "_i")
 _OF_EDGES = ("edge_index", "index", "edge_index_i", "edge_index_j", "size_i", "size_j", "dim_size")
-# Of these, PyG passes what only a matrix has, or a list that a layer may write to.
+# For these arguments, PyG passes what only a matrix has, or a list that a layer may write to.
 _OF_OTHERS = ("adj_t", "size")
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _FUNCTIONS = ("message", "aggregate", "update")
-# Names in the code of a function that looks at its caller, which is PyG's propagate.
+# Names in the code of functions that inspect their caller, which should be PyG's propagate.
 _CALLERS = {"_getframe", "currentframe", "inspect", "traceback", "extract_stack", "format_stack"}
 _MATRIX = 2
 
 NOT_RUN: Any = object()
-"""In place of a result: PyG's code has to run. None may be the result of a layer."""
+"""Returned instead of a result if PyG's code has to run. It is not None, because a layer may return None."""
 
 
 class Steps:
-    """The functions of a class that PyG calls on the way, and the arguments that it collects for them.
+    """The functions of a class that PyG calls in ``propagate``, and the arguments that it collects for them.
 
     Attributes:
-        operands: The names of the operands that ``propagate`` gets, but for ``size``.
-        lifted: The arguments that have a row of a node for each edge, with the operand and the end.
-        defaults: The arguments that ``propagate`` does not get, and ``ptr``, which a list of edges lacks.
+        operands: The names of the operands that ``propagate`` gets, except ``size``.
+        lifted: The arguments with a node's row for each edge: their operand and the end of the edge.
+        defaults: The default values of other arguments, and None for ``ptr``, which a list of edges lacks.
         message: The names of the message's arguments.
-        aggregate: Those of its own ``aggregate``; None where that is PyG's.
-        update: Those of its own ``update``; None where that is PyG's.
+        aggregate: The argument names of the class's own ``aggregate``; None if it is PyG's.
+        update: The argument names of the class's own ``update``; None if it is PyG's.
     """
 
     __slots__ = ("aggregate", "defaults", "lifted", "message", "operands", "update")
@@ -71,7 +71,7 @@ class Steps:
         self.update = None if update is None else _names(update)
 
     def run(self, layer: Any, edge_index: Any, operands: dict[str, Any]) -> Any:
-        """The result of ``propagate``; :data:`NOT_RUN` where PyG's code has to run, and nothing has run yet.
+        """Return the result of ``propagate``; :data:`NOT_RUN` if PyG's code has to run and nothing has run.
 
         Args:
             layer: The layer.
@@ -99,7 +99,7 @@ class Steps:
     def _collected(
         self, layer: Any, edge_index: Tensor, operands: dict[str, Any], size: list[Any]
     ) -> dict[str, Any] | None:
-        """The arguments of all functions; None where PyG raises an error."""
+        """Return the arguments of all functions; None if PyG would raise an error."""
         target, source = (1, 0) if layer.flow == "source_to_target" else (0, 1)
         targets = edge_index[target]
         ends, places, dim = (edge_index[source], targets), (source, target), layer.node_dim
@@ -109,7 +109,7 @@ class Steps:
             for name, (operand, end) in self.lifted.items():
                 rows = operands.get(operand)
                 if isinstance(rows, tuple | list):
-                    first, second = rows  # of a pair, the first is the message's, in either flow
+                    first, second = rows  # the first belongs to the sources, in either flow
                     fits = _note(size, 0, first, dim) and _note(size, 1, second, dim)
                     rows = second if end else first
                 else:
@@ -118,7 +118,7 @@ class Steps:
                     return None
                 collected[name] = rows.index_select(dim, ends[end]) if isinstance(rows, Tensor) else None
         except (IndexError, RuntimeError, ValueError):
-            return None  # PyG's code runs and reports it
+            return None  # PyG's code runs and reports the error
         at_target, at_source = size[target], size[source]
         collected["size_i"] = collected["dim_size"] = at_source if at_target is None else at_target
         collected["size_j"] = at_target if at_source is None else at_source
@@ -126,11 +126,11 @@ class Steps:
 
 
 def steps_of(kind: Any, operands: Set[Any]) -> Steps | None:
-    """The steps of a class; None where PyG collects what is not collected here.
+    """Return the steps of a class; None if PyG collects arguments that are not collected here.
 
     Args:
-        kind: The class, for whose functions PyG rendered its ``propagate``.
-        operands: The names of the operands that ``propagate`` gets, but for ``size``.
+        kind: The class; PyG rendered its ``propagate`` for its functions.
+        operands: The names of the operands that ``propagate`` gets, except ``size``.
     """
     message = parameters_of(kind.message, 1)
     aggregate = parameters_of(kind.aggregate, 2) if kind.aggregate is not MessagePassing.aggregate else None
@@ -145,15 +145,15 @@ def steps_of(kind: Any, operands: Set[Any]) -> Steps | None:
 
 
 def as_pyg(theirs: Any, record: Any, layer: Any, edge_index: Any, args: Any, operands: dict[str, Any]) -> Any:
-    """The result of PyG's ``propagate``, on a graph that is too small for a plan.
+    """Return the result of PyG's ``propagate`` on a graph that is too small for a plan.
 
     Args:
         theirs: PyG's ``propagate``.
         record: The record of the layer's class.
         layer: The layer.
         edge_index: The edges.
-        args: The operands by place.
-        operands: The operands by name.
+        args: The positional operands.
+        operands: The keyword operands.
     """
     steps = record.steps
     if steps is not None and not args and context_reason() is None and record.holds(type(layer)):
@@ -164,7 +164,7 @@ def as_pyg(theirs: Any, record: Any, layer: Any, edge_index: Any, args: Any, ope
 
 
 def _aggregated(layer: Any, inputs: Any, index: Tensor, rows: Any) -> Any:
-    """The messages, as PyG's ``aggregate`` reduces them."""
+    """Return the messages, reduced as PyG's ``aggregate`` reduces them."""
     reduce, reason = reduction_of(layer)
     if reason is None and type(rows) is int and type(inputs) is Tensor:
         dims, dim = inputs.dim(), layer.node_dim
@@ -172,20 +172,20 @@ def _aggregated(layer: Any, inputs: Any, index: Tensor, rows: Any) -> Any:
             try:
                 out = _reduced(inputs, index, dim % dims, rows, reduce)
             except (IndexError, RuntimeError, *NOT_SERVED):
-                out = None  # PyG's code runs on the same messages, and reports it
+                out = None  # PyG's code runs on the same messages, and reports the error
             if out is not None:
                 return out
     return layer.aggregate(inputs, index=index, ptr=None, dim_size=rows)
 
 
 def _reduced(inputs: Tensor, index: Tensor, dim: int, rows: int, reduce: str) -> Tensor | None:
-    """Reduces messages along a dimension; None for extrema that the layer's module reduces."""
+    """Reduces messages along a dimension; None for extrema that the layer's module has to reduce."""
     is_matrix = not dim and inputs.dim() == _MATRIX
     if is_matrix and not inputs.requires_grad and inputs.dtype in DTYPES and inputs.is_cpu:
         return few.aggregate(FewRows(index, rows), inputs, None, reduce)
     if reduce in few.EXTREMA:
         return None
-    # As PyG's scatter, operator by operator.
+    # These are the operators of PyG's scatter, in the same order.
     shape, behind = inputs.size(), (1,) * (inputs.dim() - dim - 1)
     if reduce == "mean":
         count = inputs.new_zeros(rows).scatter_add_(0, index, inputs.new_ones(shape[dim])).clamp(min=1)
@@ -197,7 +197,7 @@ def _reduced(inputs: Tensor, index: Tensor, dim: int, rows: int, reduce: str) ->
 
 
 def _note(size: list[Any], end: int, rows: Any, dim: int) -> bool:
-    """Notes how many rows an end has; False where another operand has other ones."""
+    """Notes how many rows an end has; returns False if another operand has another number of rows."""
     if not isinstance(rows, Tensor):
         return True
     count = rows.size(dim)

@@ -1,4 +1,4 @@
-"""The stages of a call of ``propagate``, from the layer to a plan: by its rule, or with its message."""
+"""The stages of a ``propagate`` call, from the layer to a plan, by the layer's rule or with its message."""
 
 from dataclasses import replace
 from typing import Any
@@ -46,7 +46,7 @@ _SIZE = {"size"}
 _EXTREMA = ("max", "min")
 _NAMELESS = "propagate gets operands without a name"
 _ELSEWHERE = "its propagate is its own"
-# Specs of rules whose messages do not depend on the dimensions in front of the rows.
+# Specs of rules whose messages do not depend on leading dimensions.
 _OF_ANY_ROWS = (Source, Target, Weight)
 _OWN_FUSED = "edge_index is a sparse matrix, for which its class has a message_and_aggregate of its own"
 
@@ -71,7 +71,7 @@ def is_small(call: Call) -> bool:
 
 
 def over_few(call: Call) -> Any:
-    """The result over few edges, of which no graph is made; None if PyG's code has to run."""
+    """Return the result over few edges, without making a graph; None if PyG's code has to run."""
     layer = call.layer
     if not are_few(call.edge_index) or not session.now.pyg or context_reason() is not None:
         return None
@@ -88,7 +88,7 @@ def over_few(call: Call) -> Any:
 
 
 def aggregated_over_few(layer: Any, edge_index: Any, operands: dict[str, Any]) -> Any:
-    """The result of a layer's ``propagate`` over few edges; None if PyG's code has to run."""
+    """Return the result of a layer's ``propagate`` over few edges; None if PyG's code has to run."""
     record = record_of(layer)
     served = record is not None and record.serves_few
     return over_few(Call(layer, record, edge_index, operands)) if served else None
@@ -98,7 +98,7 @@ def aggregated_over_few(layer: Any, edge_index: Any, operands: dict[str, Any]) -
 
 
 def planned_or_reason(call: Call) -> tuple[Plan | Aggregation | None, str]:
-    """The plan of a call; or None, and why PyG's own code has to run."""
+    """Return the plan of a call, or None and the reason why PyG's own code has to run."""
     try:
         try:
             return planned(call), ""
@@ -111,7 +111,7 @@ def planned_or_reason(call: Call) -> tuple[Plan | Aggregation | None, str]:
 
 
 def planned(call: Call) -> Plan | Aggregation:
-    """The plan of a call: by the rule of its layer's message, or with the message itself.
+    """Return the plan of a call, by the rule of the layer's message or with the message itself.
 
     Raises:
         Leave: PyG's own code has to run.
@@ -120,13 +120,13 @@ def planned(call: Call) -> Plan | Aggregation:
     if rule is not None:
         try:
             if call.is_small:
-                # Reasons that hold at every size come first.
+                # Reasons that hold at every size are checked first.
                 _reduction(call.layer, call.record.fuses)
                 raise Leave(TOO_SMALL)
             plan: Plan | Aggregation = by_rule(call)
             return plan
         except Leave as why:
-            # Further operands, which a rule does not expect, are not the message's.
+            # OtherOperands means that the call's operands are not the ones that the message needs.
             is_reduction = type(call.layer.aggr_module) in REDUCTIONS and not isinstance(why, OtherOperands)
             if is_reduction and (call.is_small or not rule.compiles):
                 raise
@@ -135,14 +135,14 @@ def planned(call: Call) -> Plan | Aggregation:
 
 
 def by_rule(call: Call, listed: type[ListedEdges] = ListedEdges) -> Any:
-    """The plan by the rule of the layer's message, in O(1) except for edges that are seen the first time.
+    """Return the plan by the rule of the layer's message, in O(1) time except for new edges.
 
     Args:
         call: The call.
-        listed: The class of edges that are a list.
+        listed: The class that wraps edges that are a list.
 
     Raises:
-        Leave: As :func:`planned`.
+        Leave: PyG's own code has to run.
     """
     record, layer, edge_index, operands = call.record, call.layer, call.edge_index, call.operands
     rule, names = record.rule, record.names
@@ -152,7 +152,7 @@ def by_rule(call: Call, listed: type[ListedEdges] = ListedEdges) -> Any:
     if call.args or (operands.keys() != names and operands.keys() - _SIZE != names):
         raise OtherOperands(OTHER_OPERANDS)
     edges: Edges
-    # The layout first: this is the hot path.
+    # The layout is tested first, because this is the hot path.
     if (type(edge_index) is Tensor and edge_index.layout is torch.strided) or not is_adjacency(edge_index):
         edges = listed(layer, edge_index, operands.get("size"), record.fuses)
     else:
@@ -163,13 +163,13 @@ def by_rule(call: Call, listed: type[ListedEdges] = ListedEdges) -> Any:
             call = replace(call, operands=with_values(rule.operands, edge_index, operands))
             weights = call.operands.get("alpha")
             if type(weights) is Pending:
-                # PyG passes the values to edge_update too, which computes the weights.
+                # PyG also passes the matrix's values to edge_update, which computes the weights.
                 weights.operands = with_values(weights.operands, edge_index, weights.operands)
     return call.lowered(rule, edges, session.now.backend)
 
 
 def _reduction(layer: Any, fuses: bool) -> str:
-    """The reduction of a layer that has a fast path, as it is set up now."""
+    """Return the reduction of a layer; raise :class:`Leave` if this instance has no fast path."""
     check_layer(layer, fuses)
     reduce, reason = reduction_of(layer)
     if reason is not None:
@@ -178,15 +178,15 @@ def _reduction(layer: Any, fuses: bool) -> str:
 
 
 def with_own_message(call: Call, signals: Signals | None = None, message: OwnMessage | None = None) -> Plan:
-    """The plan of a call that runs the layer's message on each edge.
+    """Return the plan of a call that runs the layer's message on each edge.
 
     Args:
-        call: The call, without weights that are pending.
-        signals: The signals that the call was joined from; None for one signal.
-        message: The message, where it is not the class's.
+        call: The call, without pending weights.
+        signals: The signals that were joined into the call; None for one signal.
+        message: The message, if it is not the class's own; None means the class's own.
 
     Raises:
-        Leave: As :func:`planned`.
+        Leave: PyG's own code has to run.
     """
     record, layer, edge_index = call.record, call.layer, call.edge_index
     leave_if(record.block_reason)
@@ -206,10 +206,10 @@ def with_own_message(call: Call, signals: Signals | None = None, message: OwnMes
 
 
 def _of_signals(call: Call) -> Plan:
-    """The plan of a propagation of several signals over one graph.
+    """Return the plan of a propagation of several signals over one graph.
 
     Raises:
-        Leave: As :func:`planned`.
+        Leave: PyG's own code has to run.
     """
     need(not call.args, _NAMELESS)
     record, layer, message = call.record, call.layer, call.record.own_message
@@ -223,12 +223,12 @@ def _of_signals(call: Call) -> Plan:
 
 
 def _explained(call: Call) -> Plan:
-    """The plan of a propagation whose messages an explainer weighs.
+    """Return the plan of a propagation whose messages an explainer weights.
 
-    An explanation's number of each edge is one more factor of the message.
+    The explanation's number for each edge is one more factor of the message.
 
     Raises:
-        Leave: As :func:`planned`.
+        Leave: PyG's own code has to run.
     """
     record, layer, edge_index = call.record, call.layer, call.edge_index
     is_pygs = type(layer).explain_message is MessagePassing.explain_message
@@ -242,7 +242,7 @@ def _explained(call: Call) -> Plan:
         mask = mask.sigmoid()
     loops = 0
     if mask.size(0) != edges:
-        # The layer has added loops, which are not explained.
+        # The layer has added self loops; the explanation does not weight them.
         mask = mask[layer._loop_mask]
         loops = edges - mask.size(0)
         need(loops > 0, EXPLAINED)
@@ -253,14 +253,14 @@ def _explained(call: Call) -> Plan:
     return plan
 
 
-# Aggregations of layers whose other steps are ours too
+# Aggregations of layers whose other steps onehop runs too
 
 
 def aggregation_of(layer: Any, edge_index: Any, operands: dict[str, Any]) -> Any:
-    """The plan by the rule of a layer's message.
+    """Return the plan by the rule of a layer's message.
 
     Raises:
-        Leave: There is none, or the layer's ``propagate`` is its own.
+        Leave: There is no plan, or the layer has its own ``propagate``.
     """
     record = record_of(layer)
     if record is None:
@@ -274,17 +274,17 @@ def aggregation_of(layer: Any, edge_index: Any, operands: dict[str, Any]) -> Any
 def aggregation_over(
     graph: Graph, layer: Any, x: Tensor, weight: Tensor | None, scale: Tensor | None
 ) -> Aggregation:
-    """The aggregation of a layer with one operand and a weight, over a graph that is known.
+    """Return the aggregation of a layer with one operand and a weight, over a given graph.
 
     Args:
         graph: The graph.
         layer: The layer.
         x: [num_src, F], dense floating-point numbers on the CPU.
-        weight: [E] or None.
+        weight: [E]; None means 1.
         scale: [N], multiplies sources and destinations; None means 1.
 
     Raises:
-        Leave: As :func:`aggregation_of`.
+        Leave: There is no plan, or the layer has its own ``propagate``.
     """
     record = record_of(layer)
     if record is None or record.rule is None or record.rule.attends:

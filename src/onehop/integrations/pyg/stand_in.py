@@ -1,8 +1,8 @@
-"""The operators of pyg-lib that PyG calls by name, where pyg-lib is not installed.
+"""The operators of pyg-lib that PyG calls by name, used if pyg-lib is not installed.
 
-PyG 2.8 finds neighbours of points, picks points, clusters and walks with ``torch.ops.pyg``, which pyg-lib
-registers, and looks first at flags of ``torch_geometric.typing``. Operators stay registered when the patch
-is taken back; flags do not stay set.
+PyG 2.8 searches neighbours of points, samples points, clusters points and draws walks with ``torch.ops.pyg``,
+which pyg-lib registers, and first checks flags of ``torch_geometric.typing``. When the patch is removed, the
+operators stay registered, and the flags are restored.
 """
 
 import torch
@@ -23,7 +23,7 @@ from onehop.points.search import knn, nearest, within
 
 
 def rows() -> list[Row]:
-    """The rows of the patch table: flags and functions; none where pyg-lib is installed, or PyG is older."""
+    """Return the rows for flags and functions; none if pyg-lib is installed or PyG is older than 2.8."""
     table = [
         Row(spline_conv, function.__name__, function, None)
         for function in (spline_basis, spline_weighting)
@@ -35,7 +35,7 @@ def rows() -> list[Row]:
         if not getattr(torch_geometric.typing, flag, True):
             register([operator])
             table.append(Row(torch_geometric.typing, flag, True, False))
-    # Older releases call more of pyg-lib where the flag is set.
+    # If the flag is set, older releases call more operators of pyg-lib than onehop has.
     if hasattr(torch_geometric.typing, "WITH_KNN") and not has_pyg_lib():
         table += clouds.rows()
         register([_WALKS])
@@ -83,9 +83,9 @@ def _graclus_cluster(rowptr: Tensor, col: Tensor, weight: Tensor | None = None) 
 def _grid_cluster(
     pos: Tensor, size: Tensor, start: Tensor | None = None, end: Tensor | None = None
 ) -> Tensor:
-    """The voxel of each point: numbers of cells along each dimension, the first dimension fastest.
+    """Return the number of each point's voxel; cells are counted along the first dimension fastest.
 
-    Raises an ArgumentError for sizes or coordinates that give no such numbers.
+    Raises an ArgumentError for sizes or coordinates that give no voxel numbers.
     """
     if not bool((size > 0).all()):
         dim = int((size > 0).int().argmin())
@@ -113,7 +113,7 @@ def _grid_cluster(
 
 
 def _random_walk(rowptr: Tensor, col: Tensor, seed: Tensor, walk_length: int, p: float, q: float) -> Tensor:
-    # PyG counts in 64 bits, and hands on edges of 32 as they are.
+    # PyG counts in 64 bits, but passes edges of 32 bits unchanged.
     return random_walk(rowptr, col.to(rowptr.dtype), seed, walk_length, p, q)
 
 
@@ -138,7 +138,7 @@ def _walks(rowptr: Tensor, col: Tensor, seed: Tensor, walk_length: int, p: float
 
 
 _OF_POINTS = "Tensor x, Tensor y, Tensor? ptr_x=None, Tensor? ptr_y=None"
-# By the flag of PyG that says whether there is one, with the schemas that PyG calls.
+# The operators with their schemas, by the flag of PyG that says whether pyg-lib has them.
 _OPERATORS = {
     "WITH_KNN": Operator(
         f"knn({_OF_POINTS}, int k=1, bool cosine=False, int num_workers=1) -> Tensor", _knn, fake=_pairs

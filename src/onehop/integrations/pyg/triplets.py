@@ -1,4 +1,4 @@
-"""The pairs of edges that meet, as DimeNet and GNNFF take them, without torch-sparse."""
+"""The pairs of adjacent edges that DimeNet and GNNFF need, found without torch-sparse."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from onehop.integrations.rows import Row, replacing
 
 
 def rows() -> list[Row]:
-    """The rows of the patch table."""
+    """Return the rows of the patch table."""
     return [replacing(dimenet, "triplets", triplets, where=_needed)]
 
 
@@ -20,15 +20,15 @@ def _needed() -> bool:
 
 
 def triplets(_: Any, edge_index: Tensor, num_nodes: int) -> tuple[Tensor, ...]:
-    """Finds, for each edge j -> i, the edges k -> j with another k than i.
+    """Finds, for each edge j -> i, the edges k -> j with k different from i.
 
     Args:
-        edge_index: [2, E], int64: j above i.
+        edge_index: [2, E], int64: j in the first row, i in the second.
         num_nodes: Number of nodes.
 
     Returns:
-        i and j of each edge, [E] each; then for each pair, sorted by the number of j -> i, then by k: i, j,
-        k, the number of k -> j, and that of j -> i.
+        i and j of each edge, [E] each; then for each pair of edges, sorted by the number of j -> i and then
+        by k: i, j, k, the number of k -> j, and the number of j -> i.
     """
     row, col = edge_index
     order = (col * num_nodes + row).argsort(stable=True)

@@ -1,1 +1,1 @@
-"""torch's dropout and linear steps, which take much of an epoch: the same results, faster."""
+"""Faster replacements for torch's dropout, products, gathers and scatters, with the same results."""

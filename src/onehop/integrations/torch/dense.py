@@ -1,7 +1,8 @@
-"""Large products of matrices: float32 in the library that is fastest for them, 16-bit by way of float32.
+"""Large matrix products: float32 in the fastest library for the shape, 16-bit dtypes by way of float32.
 
-A product of constant features that are nearly all 0, and were trained on, is a sum over their graph
-(:mod:`onehop.integrations.torch.sparse_features`). Where a function returns None, torch's kernel runs.
+If an operand holds constant features that are nearly all 0 and were used in training, the product is a sum
+over a graph of their entries (:mod:`onehop.integrations.torch.sparse_features`). If a function returns None,
+torch's kernel runs.
 """
 
 from collections.abc import Iterator
@@ -17,14 +18,14 @@ from onehop.native import empty
 from onehop.ops.contexts import is_numbers
 from onehop.ops.linear import is_large, is_torchs_choice, multiply, torch_decides
 
-# -1 outside of backward passes.
+# Returns -1 outside of backward passes.
 _backward_pass = torch._C._current_graph_task_id
 HALVES = (torch.bfloat16, torch.float16)
 """The dtypes of 16 bits."""
 
 
 def product(left: Tensor, right: Tensor, added: Tensor | None = None) -> Tensor | None:
-    """The product of two matrices, with a vector or matrix added.
+    """Return the product of two matrices, plus a vector or matrix; None to run torch's kernel.
 
     Args:
         left: [N, K], float32, bfloat16 or float16.
@@ -43,11 +44,11 @@ def product(left: Tensor, right: Tensor, added: Tensor | None = None) -> Tensor 
 
 
 def batched_product(left: Tensor, right: Tensor) -> Tensor | None:
-    """The products, [B, N, M], of 16-bit matrices, [B, N, K] and [B, K, M]."""
+    """Return the products, [B, N, M], of 16-bit matrices, [B, N, K] and [B, K, M]."""
     suit = left.dtype in HALVES and _suit(left, right) and not torch_decides()
     if not suit or right.shape[:2] != (left.size(0), left.size(2)):
         return None
-    # Each product is rounded while the caches hold it.
+    # Each product is rounded to 16 bits while it is still in the caches.
     out = empty((*left.shape[:2], right.size(2)), left.dtype)
     for begin, length in _blocks(*left.shape[:2]):
         left32, right32 = (operand.narrow(0, begin, length).float() for operand in (left, right))
@@ -56,9 +57,10 @@ def batched_product(left: Tensor, right: Tensor) -> Tensor | None:
 
 
 def has_instructions(dtype: torch.dtype) -> bool:
-    """Return whether torch multiplies matrices of 16-bit numbers by instructions for them.
+    """Return whether torch multiplies 16-bit matrices with instructions for this dtype.
 
-    Without them, 4,096 x 256 times 256 x 256 takes 5 to 50 times as long as in float32.
+    Without such instructions, a product of [4096, 256] and [256, 256] takes 5 to 50 times as long as in
+    float32.
     """
     supports = torch.ops.mkldnn
     short = dtype is torch.bfloat16
@@ -66,15 +68,16 @@ def has_instructions(dtype: torch.dtype) -> bool:
 
 
 def _of_features(left: Tensor, right: Tensor, added: Tensor | None) -> Tensor | None:
-    """The product of constant features that are nearly all 0, or None for others."""
+    """Return the product if an operand holds constant features that are nearly all 0; None otherwise."""
     if left.is_contiguous() and right.t().is_contiguous():
-        # Only in linear steps: a gradient to an input is new each time, so a sample of it is wasted.
+        # Only operands of linear steps are sampled. A gradient to an input is new each time, so sampling it
+        # is wasted.
         features = sparse_features.find(left) if sparse_features.may_apply(left) else None
         out = None if features is None else features.times(right)
         return out if out is None or added is None else out.add_(added)
     if not left.t().is_contiguous() or not right.is_contiguous() or added is not None:
         return None
-    # G^T X, such as the gradient to the weight of a linear step of X.
+    # This is G^T X, for example the gradient to the weight of a linear step of X.
     if _backward_pass() < 0 or not sparse_features.may_apply(right):
         return None
     features = sparse_features.find(right)
@@ -83,7 +86,7 @@ def _of_features(left: Tensor, right: Tensor, added: Tensor | None) -> Tensor | 
 
 
 def _multiplied(left: Tensor, right: Tensor, added: Tensor | None) -> Tensor | None:
-    """The product of float32 in the library that is fastest for it; None where that is torch's own."""
+    """Return the float32 product, computed by the fastest library; None if that is torch's own."""
     if left.is_contiguous() and right.t().is_contiguous():
         kind, first, second = FORWARD, left, right.t()
     elif left.is_contiguous() and right.is_contiguous() and added is None:
@@ -100,13 +103,13 @@ def _multiplied(left: Tensor, right: Tensor, added: Tensor | None) -> Tensor | N
 
 
 def _widened(left: Tensor, right: Tensor, added: Tensor | None) -> Tensor | None:
-    """The product of 16-bit matrices. Sums are float32, as torch's are, and rounded once, at the end."""
+    """Return the product of 16-bit matrices. As in torch, sums are float32 and rounded once, at the end."""
     rows, inner = left.shape
     columns = right.size(1)
     if added is not None and added.shape not in ((columns,), (rows, columns)):
         return None
     out = empty((rows, columns), left.dtype)
-    if inner > rows:  # such as the gradient to a weight
+    if inner > rows:  # for example the gradient to a weight
         total = torch.zeros(rows, columns, device="cpu") if added is None else added.float().expand(rows, -1)
         for begin, length in _blocks(inner):
             left32, right32 = left.narrow(1, begin, length).float(), right.narrow(0, begin, length).float()
@@ -130,7 +133,7 @@ def _product32(left: Tensor, right: Tensor, added: Tensor | None) -> Tensor:
 
 
 def _blocks(count: int, rows: int = 1) -> Iterator[tuple[int, int]]:
-    """Yields the begin and the length of each block of ``count`` things that have ``rows`` rows each."""
+    """Yields (begin, length) of each block of ``count`` items that have ``rows`` rows each."""
     length = max(thresholds.now.product_block_rows // rows, 1)
     for begin in range(0, count, length):
         yield begin, min(length, count - begin)
@@ -148,4 +151,4 @@ SERVED = {
     "addmm": Served(product, "addmm"),
     "bmm": Served(batched_product, "bmm"),
 }
-"""By the operator's name."""
+"""The functions that run instead of operators, by the operator's name."""

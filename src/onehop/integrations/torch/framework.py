@@ -1,14 +1,14 @@
-"""torch itself as a framework that can be patched: dropout, and operators where torch dispatches them.
+"""torch as a framework that can be patched: its dropout, and the CPU kernels of some operators.
 
-``torch.nn.functional.dropout`` and its callers run on :func:`onehop.dropout`'s kernels. The two functions
-that it calls are replaced, ``torch._VF.dropout`` and ``torch._VF.dropout_``, not the function itself.
-Therefore callers that imported it by name earlier are included. What torch does around them
-(errors, subclasses, ``torch.fx``, the source that TorchScript and ``torch.compile`` read) is unchanged, and
-rows that replace ``torch.nn.functional.dropout`` itself, such as those for divided graphs, can be installed
-and restored in any order. ``torch.dropout``, the same function by another name, is not replaced.
+``torch.nn.functional.dropout`` runs on :func:`onehop.dropout`'s kernels. The patch does not replace this
+function but the two that it calls, ``torch._VF.dropout`` and ``torch._VF.dropout_``. So code that imported
+the function by name earlier is included. What torch does around the two (errors, subclasses, ``torch.fx``,
+the source that TorchScript and ``torch.compile`` read) is unchanged, and rows that replace
+``torch.nn.functional.dropout`` itself, such as those for divided graphs, can be installed and restored in any
+order. ``torch.dropout``, the same function by another name, is not replaced.
 
-Gathers, scatters and products are operators, whose kernels are replaced (:mod:`.kernels`), and so are
-those of torch_scatter.
+Gathers, scatters and products are operators; the patch replaces their kernels (:mod:`.kernels`), and the
+kernels of torch_scatter.
 """
 
 from typing import Any, cast
@@ -24,16 +24,16 @@ from onehop.integrations.torch import kernels
 from onehop.ops.dropout import dropped, factors, serves
 from onehop.ops.dropout_in_programs import applies, dropout as in_program
 
-# torch's own functions, also where other libraries have replaced them.
+# torch's own functions, even if other libraries have replaced the public ones.
 _theirs, _theirs_in_place = torch._C._VariableFunctions.dropout, torch._C._VariableFunctions.dropout_
 _DROPOUT = Part()
 _TAG = "cache_key_tag"
-# Older releases of torch have none; their programs keep torch's dropout.
+# Older releases of torch have no such tag; there, compiled programs keep torch's dropout.
 _has_tag = hasattr(torch.compiler.config, _TAG)
 
 
 class Torch(Framework):
-    """The functions of torch that are replaced, as chosen by the settings. It has no layers over edges."""
+    """torch as a patched framework: the settings choose which functions are replaced. It has no layers."""
 
     name = TORCH
 
@@ -42,11 +42,11 @@ class Torch(Framework):
         self._settings = OFF
 
     def rows(self, settings: Settings) -> list[Row]:
-        """The rows of the patch table for these settings."""
+        """Return the rows of the patch table for these settings."""
         return _rows_of_dropout() if settings.dropout else []
 
     def install(self, settings: Settings) -> None:
-        """Installs the rows for these settings, and removes those for other settings."""
+        """Installs the rows for these settings, and removes rows for other settings."""
         if settings != self._settings:
             self.remove()
             self._settings = settings
@@ -70,14 +70,14 @@ class _Tagged(Row):
     """A row of a configuration value, which its module does not store as an attribute."""
 
     def restore(self) -> None:
-        """Puts theirs back, unless other code has set something else."""
+        """Restores the value ``theirs``, unless other code has set another value."""
         if getattr(self.owner, self.attribute) == self.ours:
             setattr(self.owner, self.attribute, self.theirs)
 
 
 def _rows_of_dropout() -> list[Row]:
-    """The rows of dropout."""
-    # torch._VF, an instance that passes for a module, looks its attributes up elsewhere.
+    """Return the rows that replace dropout."""
+    # torch._VF is an instance in the place of a module, and looks its attributes up elsewhere.
     owner = cast(Any, torch._VF)
     rows = [
         Row(owner, theirs.__name__, ours, theirs, inherited=True)
@@ -85,14 +85,14 @@ def _rows_of_dropout() -> list[Row]:
         if getattr(owner, theirs.__name__) in (ours, theirs)
     ]
     if _has_tag:
-        # torch finds programs that it keeps on disk by their source, which is the same without the patch.
+        # torch finds compiled programs on disk by their source, which is the same with and without the patch.
         theirs = torch.compiler.config.cache_key_tag
         rows.append(_Tagged(torch.compiler.config, _TAG, f"{theirs}+onehop", theirs))
     return rows
 
 
 def _dropout(input: Tensor, p: float, train: bool) -> Tensor:
-    # Only True itself: torch decides on other values of train, and reports wrong ones.
+    # Only the value True is served. torch handles other values of train, and reports wrong ones.
     if train is True and _DROPOUT.on:
         served = serves(input, p)
         if counting.live:
@@ -111,6 +111,6 @@ def _dropout_in_place(input: Tensor, p: float, train: bool) -> Tensor:
     return _theirs_in_place(input, p, train)
 
 
-# TorchScript compiles calls of builtin functions by their identity: for ours, it compiles theirs.
+# TorchScript recognises builtin functions by identity; registered so, our function is compiled as torch's.
 _builtins._register_builtin(_dropout, "aten::dropout")
 _builtins._register_builtin(_dropout_in_place, "aten::dropout_")

@@ -1,9 +1,9 @@
-"""Gathers and scatters of rows by an index, and back, over the graph of the index.
+"""Gathers and scatters of rows by an index, and their gradients, over the graph of the index.
 
-Each function has the arguments that torch's CPU kernel has, and returns None where torch's has to run. In
-place, it returns the tensor that it has written to. :mod:`onehop.integrations.torch.kernels` calls them,
-below autograd: what they do is not recorded. Where torch takes an index of entries, it must be an index of
-rows that is expanded.
+Each function has the arguments of torch's CPU kernel, and returns None if torch's kernel has to run. An
+in-place function returns the tensor that it has written to. :mod:`onehop.integrations.torch.kernels` calls
+the functions below autograd, which does not record what they do. If torch's operator takes an index for each
+entry, only an expanded index of rows is served.
 """
 
 import functools
@@ -34,14 +34,15 @@ _REDUCE = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min"}
 _INTEGERS = (torch.int64, torch.int32)
 EXACT = (torch.float32, torch.float64)
 _MATRIX = 2
-# torch's codes for the reduction of a bag.
+# torch's codes for the reductions of embedding bags.
 _BAGS = {"sum": 0, "mean": 1}
-# From this many numbers a row on, only the rows under a mask are read and written to.
+# If a row has at least this many numbers, only the rows that a mask selects are read and written.
 _WIDE = 8
-# torch's results for segments without entries.
+# torch's results for empty segments.
 _OF_NOTHING = {"sum": 0.0, "mean": math.nan, "max": -math.inf, "min": math.inf}
 
-# Gradients of gathers and means, and of extrema, take torch at least this many times as long as sums.
+# In torch, gradients of gathers and means (COST) and of extrema take at least this many times as long as
+# sums.
 COST, COST_OF_EXTREMA = 4, 12
 
 
@@ -56,7 +57,7 @@ def pays(numbers: int, cost: int = 1) -> bool:
 
 
 def cost_of(x: Tensor, reduce: str | None = None) -> int:
-    """Return the cost of a number that is gathered, where ``reduce`` is None, or reduced."""
+    """Return torch's cost (see :func:`pays`) of one number that is gathered (``reduce`` None) or reduced."""
     if reduce == "sum" or not is_recorded(x):
         return 1
     return COST if reduce in (None, "mean") else COST_OF_EXTREMA
@@ -68,10 +69,10 @@ def is_recorded(x: Tensor) -> bool:
 
 
 def _left_to_torch(body: Body) -> Body:
-    """Wraps ``body``: it also returns None where an index is out of range, or a tensor has no memory.
+    """Wraps ``body`` so that it also returns None if an index is out of range or a tensor has no memory.
 
-    In a subscript, torch counts negative numbers from the end. It raises its own error for other numbers out
-    of range.
+    torch then runs: in a subscript, it counts negative numbers from the end, and raises its own error for
+    other numbers out of range.
     """
 
     @functools.wraps(body)
@@ -90,24 +91,24 @@ def _left_to_torch(body: Body) -> Body:
 
 @_left_to_torch
 def subscript(x: Tensor, dim: int, index: Tensor) -> Tensor | None:
-    """``x[index]`` of an index or a mask along a dimension."""
+    """Compute ``x[index]`` for an index or a mask along a dimension."""
     if index.dtype is torch.bool:
         suits = index.dim() and x.shape[dim : dim + index.dim()] == index.shape and x.is_contiguous()
         return masked.taken(x, index, dim) if suits else None
-    # torch makes a view of one row where the index is a number.
+    # If the index is a single number, torch makes a view of one row.
     return _taken(x, dim, index) if index.dim() else None
 
 
 @_left_to_torch
 def index_select(x: Tensor, dim: int, index: Tensor) -> Tensor | None:
-    """``x.index_select(dim, index)``."""
+    """Compute ``x.index_select(dim, index)``."""
     along = _along(x, dim, index) if index.dim() == 1 else None
     return None if along is None or not _are_wide(along, COST) else rows_at(x, index, along)
 
 
 @_left_to_torch
 def gather(x: Tensor, dim: int, index: Tensor) -> Tensor | None:
-    """``x.gather(dim, index)``, for an index of rows that is expanded."""
+    """Compute ``x.gather(dim, index)`` for an expanded index of rows."""
     rows = _of_rows(x, dim, index)
     return None if rows is None else _taken(x, dim, rows)
 
@@ -122,7 +123,7 @@ def _taken(x: Tensor, dim: int, index: Tensor) -> Tensor | None:
 
 @_left_to_torch
 def subscript_add(x: Tensor, dim: int, index: Tensor, values: Tensor) -> Tensor | None:
-    """``x.index_put_((index,), values, accumulate=True)`` of an index or a mask along a dimension."""
+    """Compute ``x.index_put_((index,), values, accumulate=True)``; the index or mask is along a dimension."""
     if index.dtype is torch.bool:
         return _put(x, dim, index, values)
     along = _along(x, dim, index) if index.dim() else None
@@ -140,22 +141,22 @@ def _put(x: Tensor, dim: int, mask: Tensor, values: Tensor) -> Tensor | None:
     if values.shape != (*first, values.size(dim), *last):
         return None
     if not first and math.prod(last) >= _WIDE and x.dtype in EXACT:
-        index = mask.clone().flatten().nonzero().squeeze(1)  # of the mask at one moment: see below
+        index = mask.clone().flatten().nonzero().squeeze(1)  # a copy of the mask, for the reason below
         if len(index) == len(values):
             add_rows(x.view(-1, *values.shape[1:]), index, values)
             return x
     rows = masked.put(values, mask, dim, x.shape)
     if rows is not None:
         return x.add_(rows)
-    # The mask has another number of true entries: torch broadcasts values, or raises. Of a copy, because
-    # torch reads a mask several times, and another thread may write to it.
+    # The number of true entries differs from the number of values: torch broadcasts the values, or raises. It
+    # gets a copy of the mask, because it reads a mask several times, and another thread may write to it.
     x = torch.ops.aten._index_put_impl_(x, [*[None] * dim, mask.clone()], values, True, True)
     return x
 
 
 @_left_to_torch
 def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, in_place: bool = False) -> Tensor | None:
-    """``x.index_add(dim, index, source)``."""
+    """Compute ``x.index_add(dim, index, source)``."""
     along = _along(x, dim, index) if index.dim() == 1 else None
     if along is None or source.shape != along.chosen(index):
         return None
@@ -164,14 +165,14 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, in_place: bool
 
 @_left_to_torch
 def scatter_add(x: Tensor, dim: int, index: Tensor, src: Tensor, in_place: bool = False) -> Tensor | None:
-    """``x.scatter_add(dim, index, src)``, for an index of rows that is expanded."""
+    """Compute ``x.scatter_add(dim, index, src)`` for an expanded index of rows."""
     rows, along = _of_entries(x, dim, index, src)
     return None if along is None else _plus(x, rows, src, along, in_place)
 
 
 @_left_to_torch
 def scatter_value(x: Tensor, dim: int, index: Tensor, value: int) -> Tensor | None:
-    """``x.scatter(dim, index, value)`` of an integer, for an index of rows that is expanded."""
+    """Compute ``x.scatter(dim, index, value)`` for an integer value and an expanded index of rows."""
     rows = _of_rows(x, dim, index)
     along = None if rows is None else _along(x, dim, rows)
     if rows is None or along is None:
@@ -183,9 +184,9 @@ def scatter_value(x: Tensor, dim: int, index: Tensor, value: int) -> Tensor | No
 def scatter_reduce(
     x: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, include_self: bool, in_place: bool = False
 ) -> Tensor | None:
-    """``x.scatter_reduce(dim, index, src, reduce)``, for an index of rows that is expanded.
+    """Compute ``x.scatter_reduce(dim, index, src, reduce)`` for an expanded index of rows.
 
-    Products are left to torch.
+    torch runs the reduction "prod".
     """
     rows, along = _of_entries(x, dim, index, src)
     if along is None or reduce not in _REDUCE or _overlap(x, src):
@@ -203,7 +204,7 @@ def scatter_reduce(
         out = reduced_to(graph, src, along, _REDUCE[reduce])
         stays = entries == 0
         if reduce in ("amax", "amin") and include_self:
-            # NaN stays too.
+            # A NaN in x stays too.
             stays = stays | (out < x if reduce == "amax" else out > x) | x.isnan()
         out = torch.where(stays, x, out)
     return x.copy_(out) if in_place else out
@@ -211,7 +212,7 @@ def scatter_reduce(
 
 @_left_to_torch
 def embedding_grad(grad: Tensor, index: Tensor, rows: int, padding: int) -> Tensor | None:
-    """The gradient, [rows, D], to an embedding's weight; the row ``padding`` gets none (-1: no such row)."""
+    """Compute the gradient, [rows, D], to an embedding's weight; 0 in row ``padding`` (-1: no such row)."""
     along = Along(torch.Size((rows, grad.size(-1))), 0)
     if not grad.numel() or rows > build.MOST_NODES or grad.shape != (*index.shape, grad.size(-1)):
         return None
@@ -232,15 +233,15 @@ def bags_grad(
     weights: Tensor | None,
     padding: int,
 ) -> Tensor | None:
-    """The gradient, [rows, D], to the weight of an embedding whose rows were added up in bags.
+    """Compute the gradient, [rows, D], to the weight of an embedding bag.
 
     Args:
-        grad: [B, D], to the bags.
+        grad: [B, D], the gradient to the bags' results.
         index: [n], the row of each entry.
         bags: [n], the bag of each entry.
-        sizes: [B], the entries of each bag.
+        sizes: [B], the number of entries of each bag.
         rows: Number of rows of the weight.
-        mode: 0 for sums, 1 for means; other modes are left to torch.
+        mode: 0 for sums, 1 for means; torch runs other modes.
         weights: [n], the weight of each entry; None means 1.
         padding: The row that gets no gradient; -1 means that every row gets one.
     """
@@ -274,7 +275,7 @@ def bags_grad(
 def segment_reduce(
     data: Tensor, reduce: str, lengths: Tensor | None, offsets: Tensor | None, axis: int
 ) -> Tensor | None:
-    """``torch.segment_reduce(data, reduce)`` along the first dimension, without an initial value."""
+    """Compute ``torch.segment_reduce(data, reduce)`` along the first dimension, without an initial value."""
     graph = _segments(data, reduce, lengths, offsets, axis)
     if graph is None:
         return None
@@ -287,7 +288,7 @@ def segment_reduce(
 def segment_reduce_grad(
     grad: Tensor, data: Tensor, reduce: str, lengths: Tensor | None, offsets: Tensor | None, axis: int
 ) -> Tensor | None:
-    """The gradient to the data of sums and means of segments; that of extrema is torch's."""
+    """Compute the gradient of sums and means of segments to the data; torch computes it for extrema."""
     graph = _segments(data, reduce, lengths, offsets, axis) if reduce in ("sum", "mean") else None
     if graph is None or grad.shape != (graph.num_dst, *data.shape[1:]) or grad.dtype is not data.dtype:
         return None
@@ -312,12 +313,12 @@ def _segments(
 
 
 def _entries(graph: Graph, along: Along) -> Tensor:
-    """The number of entries of each row, in a shape that broadcasts over the tensor."""
+    """Return the number of entries of each row, in a shape that broadcasts over the tensor."""
     return graph.in_degrees.view(*along.shape[: along.dim + 1], *[1] * (len(along.shape) - along.dim - 1))
 
 
 def _of_entries(x: Tensor, dim: int, index: Tensor, src: Tensor) -> tuple[Tensor, Along | None]:
-    """The index of rows that an index of entries repeats, and the rows; None for any other index."""
+    """Return the index of rows that an index of entries expands, and the rows (None for another index)."""
     rows = _of_rows(x, dim, index) if index.shape == src.shape else None
     return (index, None) if rows is None else (rows, _along(x, dim, rows))
 
@@ -325,7 +326,7 @@ def _of_entries(x: Tensor, dim: int, index: Tensor, src: Tensor) -> tuple[Tensor
 def _plus(
     x: Tensor, index: Tensor, values: Tensor, along: Along, in_place: bool, cost: int = 1
 ) -> Tensor | None:
-    """Adds sums to ``x``. 16-bit results are rounded once, at the end."""
+    """Adds the sums of ``values`` by ``index`` to ``x``. 16-bit results are rounded once, at the end."""
     if values.dtype is not x.dtype or _overlap(x, values) or not _are_wide(along, cost):
         return None
     total = reduced_to(along.graph(index), values, along, "sum", widen=True)
@@ -333,7 +334,7 @@ def _plus(
 
 
 def _overlap(x: Tensor, values: Tensor) -> bool:
-    """Return whether tensors share their memory: torch refuses those that overlap."""
+    """Return whether two tensors share a storage; torch raises an error if they overlap."""
     return bool(x.untyped_storage()._cdata == values.untyped_storage()._cdata)
 
 
@@ -358,14 +359,14 @@ SERVED = {
     "segment_reduce": Served(segment_reduce, "segment_reduce"),
     "_segment_reduce_backward": Served(segment_reduce_grad, "segment_reduce_backward"),
 }
-"""By the operator's name."""
+"""The functions that run instead of operators, by the operator's name."""
 
 
 # Indices
 
 
 def _along(x: Tensor, dim: int, index: Tensor) -> Along | None:
-    """The rows along a dimension; None if they or the index do not suit."""
+    """Return the rows along a dimension; None if the tensor or the index is not supported."""
     if not (-x.dim() <= dim < x.dim() and x.numel() and index.numel() and x.is_contiguous()):
         return None
     along = Along(x.shape, dim % x.dim())
@@ -375,7 +376,7 @@ def _along(x: Tensor, dim: int, index: Tensor) -> Along | None:
 
 
 def _are_wide(along: Along, cost: int) -> bool:
-    """Return whether rows have enough numbers for our threads to be faster than one loop over all numbers.
+    """Return whether rows are so wide that our threads are faster than one loop over all numbers.
 
     Args:
         along: The rows.
@@ -386,7 +387,7 @@ def _are_wide(along: Along, cost: int) -> bool:
 
 
 def _of_rows(x: Tensor, dim: int, index: Tensor) -> Tensor | None:
-    """The index along a dimension that an index of entries repeats along the others; None if it does not."""
+    """Return the index of rows that an index of entries expands; None for any other index."""
     if index.dim() != x.dim() or index.dtype is not torch.int64 or not -x.dim() <= dim < x.dim():
         return None
     dim %= x.dim()

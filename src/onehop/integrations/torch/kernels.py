@@ -1,9 +1,9 @@
-"""torch's gathers, scatters and products where torch dispatches them: below autograd, whoever calls.
+"""Replacement of the CPU kernels of torch's gathers, scatters and products in torch's dispatcher.
 
-The CPU kernels of some of torch's operators are replaced (csrc/torch/operators.hpp). Names, errors, versions,
-saved tensors, hooks, modes, gradients of gradients and tracing stay torch's own code, and so do calls below
-the thresholds. Calls of large tensors run the functions of :mod:`onehop.integrations.torch.indexing` and
-:mod:`onehop.integrations.torch.dense`; where one returns None, torch's kernel runs.
+Kernels run below autograd, for every caller (csrc/torch/operators.hpp). torch's own code still handles names,
+errors, versions, saved tensors, hooks, modes, gradients of gradients and tracing, and runs calls below the
+thresholds. Calls with large tensors run the functions of :mod:`onehop.integrations.torch.indexing` and
+:mod:`onehop.integrations.torch.dense`; if one returns None, torch's kernel runs.
 """
 
 import contextlib
@@ -50,9 +50,9 @@ _SERVED: dict[Any, Mapping[str, Served]] = {
 
 
 def install(settings: Settings) -> None:
-    """Replaces the kernels that the settings choose, and puts torch's back for the others.
+    """Replaces the kernels that the settings choose, and restores torch's kernels for the others.
 
-    Nothing is replaced if this torch's interface is not known.
+    Nothing is replaced if the interface of this release of torch is not known.
     """
     chosen = [kernels for name, group in _BY_SETTING.items() if getattr(settings, name) for kernels in group]
     if chosen and not is_known():
@@ -65,13 +65,13 @@ def install(settings: Settings) -> None:
 
 
 def remove() -> None:
-    """Puts torch's kernels back, and those of torch_scatter."""
+    """Restores the kernels of torch and of torch_scatter."""
     for kernels in _SERVED:
         kernels.remove()
 
 
 def replaced() -> list[str]:
-    """The operators of which a kernel is replaced now."""
+    """Return the names of the operators of which a kernel is replaced now."""
     names = [f"torch.ops.{name.replace('::', '.')}" for kernels in _SERVED for name in kernels.installed()]
     return list(dict.fromkeys(names))
 
@@ -80,7 +80,7 @@ _known: bool | None = None
 
 
 def is_known() -> bool:
-    """Return whether this torch's dispatcher is one in which kernels can be replaced."""
+    """Return whether kernels can be replaced in the dispatcher of this release of torch."""
     global _known
     with session.lock:
         if _known is None:
@@ -94,13 +94,13 @@ def is_known() -> bool:
 
 @contextlib.contextmanager
 def _usually() -> Iterator[None]:
-    """Lets calls inside the block reach kernels in torch's usual way, in any context."""
+    """Lets calls inside the block reach kernels in torch's usual way, in whatever mode the caller runs."""
     with torch.inference_mode(False), torch.no_grad(), _without_torch_functions(), _disable_current_modes():
         yield
 
 
 def _find() -> bool:
-    """Finds out where and how torch keeps kernels and passes arguments, with calls of a few numbers."""
+    """Finds out how torch stores kernels and passes arguments, by calls with a few numbers."""
     cpu, python = (str(next(_LIBRARIES.glob(f"lib{name}.*"), "")) for name in ("torch_cpu", "torch_python"))
     if not _extension.load_torch(cpu, python):
         return False
@@ -109,11 +109,11 @@ def _find() -> bool:
     aten: Any = torch.ops.aten
 
     def trace() -> None:
-        # A tensor of this mode passes no kernel of autograd's.
+        # Calls with a tensor of inference mode skip autograd's kernels.
         with torch.inference_mode():
             torch.trace(x.clone())
 
-    # In inference mode no kernel of autograd's takes the arguments off the stack.
+    # In inference mode, no autograd kernel takes the arguments off the stack.
     gather = torch.inference_mode()(lambda: aten.gather(x, 1, entries))
     reduce = torch.inference_mode()(lambda: aten.scatter_reduce(x, 0, entries, x, "mean"))
 
@@ -128,9 +128,10 @@ def _find() -> bool:
         and _extension.learn_texts(lambda: aten.scatter_reduce(x, 0, entries, x, "mean"))
     )
     if is_ready:
-        # If this is not learnt, torch computes the gradients of embeddings.
+        # If this fails, torch computes the gradients of embeddings.
         _extension.learn_sizes(lambda: aten.embedding_dense_backward(x, index.expand(2), 5, -1, False))
-        # If these are not, torch serves calls by the stack, and torch_scatter its operators.
+        # If this fails, torch serves calls that pass arguments on the stack, and torch_scatter its own
+        # operators.
         _extension.learn_boxed(gather, x._cdata, entries._cdata)
         _extension.learn_boxed_texts(reduce)
         _extension.find_autograd_kernels(lambda: torch.trace(x))
@@ -152,12 +153,13 @@ def _set_bounds(bounds: thresholds.Thresholds) -> None:
 
 
 def _counted(served: Served) -> Callable[..., Any]:
-    """The function for an operator, whose calls are counted by its name."""
+    """Return the function for an operator; its calls are counted under the operator's name."""
 
     def serve(*args: Any) -> Any:
         if torch.compiler.is_compiling():
             return None
-        # A mode of the user sees the operator that was called, and not those that are called here.
+        # A torch mode of the user sees the operator that was called, and not the operators that are called
+        # here.
         with _without_torch_functions():
             out = served.body(*args)
         if counting.live:

@@ -1,6 +1,6 @@
-"""A linear step, X W^T + b, with its gradients, each product in the library that is fastest for it.
+"""Linear steps, X W^T + b, with their gradients; each product runs in the fastest library for it.
 
-Products that are too small, or of other dtypes, run in torch.
+Small products, and products of other dtypes, run in torch.
 """
 
 from collections.abc import Callable
@@ -21,25 +21,26 @@ _unsafe_view = torch.ops.aten._unsafe_view.default
 Noting = Callable[[Tensor], None]
 
 THEIRS = torch._C._nn.linear
-"""torch's own ``torch.nn.functional.linear``, also where another function has replaced it."""
+"""torch's own ``torch.nn.functional.linear``, even if another function has replaced the public one."""
 
 
 def is_torchs() -> bool:
-    """Return whether linear steps are torch's, and not another library's."""
+    """Return whether ``torch.nn.functional.linear`` is torch's own function."""
     return F.linear is THEIRS
 
 
 def linear_step(
     x: Tensor, weight: Tensor, bias: Tensor | None, fastest: bool, noting: Noting | None = None
 ) -> Tensor:
-    """Computes X W^T + b, recorded by autograd as one step.
+    """Compute X W^T + b; autograd records it as one step.
 
-    Constant features that are nearly all 0, and were trained on, are summed over their graph.
+    If X holds constant features that are nearly all 0 and was used in training, the products are sums over a
+    graph of its entries.
 
     Args:
         x: [..., K].
         weight: [M, K], of the same dtype.
-        bias: [M], or [N, M] where x is [N, K], of the same dtype; None means 0.
+        bias: [M], or [N, M] if x is [N, K], of the same dtype; None means 0.
         fastest: Whether the fastest library may be chosen; the caller has checked the context.
         noting: Called with X in the backward pass; None means no call.
 
@@ -68,7 +69,7 @@ def _times_transposed(
 
 
 def times_transposed(x: Tensor, weight: Tensor, added: Tensor | None, fastest: bool) -> Tensor:
-    """Return X W^T + b, as :func:`linear_step`; autograd records nothing where the library is chosen."""
+    """Return X W^T + b. Autograd records nothing if ``fastest`` holds and the product is large."""
     if fastest and (added is None or (added.is_contiguous() and added.dtype is x.dtype)):
         rows = _rows(x)
         if is_large(FORWARD, rows, weight):
@@ -76,7 +77,7 @@ def times_transposed(x: Tensor, weight: Tensor, added: Tensor | None, fastest: b
             return out if x.dim() == 2 else _unsafe_view(out, (*x.shape[:-1], weight.size(0)))
     if added is not None and added.dim() > 1:
         return torch.addmm(added, x, weight.t())
-    # Not F.linear, which may be replaced.
+    # F.linear may be replaced, so it is not called here.
     plain: Tensor = torch._C._nn.linear(x, weight, added)
     return plain
 
@@ -118,7 +119,7 @@ def may_choose_backward(forward: bool, grad: Tensor) -> bool:
     """
     return (
         forward
-        and not torch.is_grad_enabled()  # else this pass is recorded
+        and not torch.is_grad_enabled()  # with gradients enabled, this pass is recorded
         and type(grad) is Tensor
         and grad.layout is torch.strided
         and may_choose()
@@ -138,7 +139,7 @@ class _LinearStep(torch.autograd.Function):
         features: SparseFeatures | None,
         notings: tuple[Noting, ...],
     ) -> Tensor:
-        # An operand that no gradient needs is not saved, so that it may be written to.
+        # An operand is not saved if no gradient needs it, so the user may write to it.
         for_x, for_weight, *_ = ctx.needs_input_grad
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(x if for_weight else None, weight if for_x else None)

@@ -1,13 +1,13 @@
-"""torch_scatter's operators where torch dispatches them: rows by an index or between bounds, and back.
+"""torch_scatter's operators: reductions and gathers of rows, by an index or by segment bounds.
 
 The patch serves ``scatter_max`` and ``scatter_min`` along any dimension, the sums and means of
-``segment_coo`` and ``segment_csr``, ``gather_coo`` and ``gather_csr``, whether Python or TorchScript calls
-them. The other functions of torch_scatter call torch's operators, which the patch serves too. torch_scatter
-runs everything else: tensors of one dimension, ``out``, an index that differs between columns, and extrema of
-segments, whose entries it leaves undefined where all are NaN.
+``segment_coo`` and ``segment_csr``, and ``gather_coo`` and ``gather_csr``, in calls from Python and from
+TorchScript. The other functions of torch_scatter call torch's operators, which the patch serves too.
+torch_scatter runs everything else: tensors of one dimension, ``out``, an index that differs between columns,
+and extrema of segments (torch_scatter does not define their indices if all entries are NaN).
 
-Each function takes the operator's arguments, and returns None where torch_scatter has to run. It runs above
-autograd, which records it.
+Each function takes the operator's arguments, and returns None if torch_scatter has to run. It runs above
+autograd, so autograd records it.
 """
 
 import functools
@@ -36,7 +36,7 @@ _MATRIX = 2
 
 
 def library() -> str | None:
-    """The folder of torch_scatter, which registers the operators; None where it has not been imported."""
+    """Return the folder of torch_scatter, which registers the operators; None if it has not been imported."""
     package = imported(_PACKAGE)
     return None if package is None else str(Path(package.__file__).parent)
 
@@ -49,13 +49,13 @@ def _extremum(
     dim %= src.dim()
     rows = src.movedim(dim, 0)
     if index.dim() > 1:
-        # Dimensions that the index lacks are the last ones.
+        # If the index has fewer dimensions, the last ones are missing.
         index = index.reshape(*index.shape, *[1] * (src.dim() - index.dim())).movedim(dim, 0)
     graph = _graph_of_entries(rows, index, dim_size)
     if graph is None:
         return None
     extrema, winner = arg_extremum(graph, rows.contiguous(), reduce=reduce)
-    # Where torch_scatter begins: what is no better counts as no entry.
+    # torch_scatter starts from this bound; an entry that is not better counts as no entry.
     bound = torch.finfo(src.dtype)
     is_empty = extrema <= bound.min if reduce == "max" else extrema >= bound.max
     entry = graph.col.index_select(0, winner.clamp(min=0).view(-1)).long().view(extrema.shape)
@@ -95,7 +95,7 @@ def _gather_csr(src: Tensor, indptr: Tensor) -> Tensor | None:
 
 
 def _left_to_package(body: Body) -> Body:
-    """A function that returns None too where a number is out of range, or a tensor has no memory."""
+    """Wraps ``body`` so that it also returns None if an index is out of range or a tensor has no memory."""
 
     @functools.wraps(body)
     def function(*args: Any) -> Any:
@@ -118,20 +118,20 @@ SERVED = {
     f"{_PACKAGE}::{name}": Served(_left_to_package(body), f"{_PACKAGE}.{name}")
     for name, body in _BODIES.items()
 }
-"""By the operator's name."""
+"""The functions that run instead of operators, by the operator's name."""
 
 
 def _suits(src: Tensor, costly: bool = False, entries: int | None = None) -> bool:
-    """Return whether rows of several numbers are in memory, enough of them, and nothing observes their use.
+    """Return whether onehop reads these rows: several numbers each, enough rows, an allowed context.
 
     Args:
         src: The rows.
-        costly: Whether it costs torch_scatter as much as torch's gradients do, though none is wanted.
-        entries: How many are gathered; None means that all are scattered.
+        costly: Whether torch_scatter's operator is as slow as torch's gradients, even without gradients.
+        entries: How many rows are gathered; None means that all rows are scattered.
     """
     return (
         type(src) in PLAIN
-        # Before sizes, which a trace would see.
+        # The context is checked before any size is read, because a trace would record the read.
         and context_reason() is None
         and src.dim() >= _MATRIX
         and src.numel() > 0
@@ -154,7 +154,7 @@ def _graph_of_entries(
     num_rows: int | None,
     graph_of: Callable[[Tensor, int | None], Graph | None] = graph_of_rows,
 ) -> Graph | None:
-    """The graph of an index that torch_scatter repeats for each number of a row; None if it is another."""
+    """Return the graph of an index that is expanded over each row's numbers; None for any other index."""
     if type(index) is not Tensor or not 1 <= index.dim() <= src.dim() or index.size(0) != src.size(0):
         return None
     repeats = zip(index.shape[1:], index.stride()[1:], src.shape[1:], strict=False)

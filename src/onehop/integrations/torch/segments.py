@@ -1,7 +1,7 @@
 """Graphs of segments of rows, which an index, bounds or lengths define; they are cached.
 
-A cached graph is used while all contents of the tensor that defines it are unchanged. Edge e of such a graph
-goes from row e to the segment that has it (:mod:`onehop.graph.index`).
+A cached graph is used while the contents of the tensor that defines it are unchanged. Edge e of the graph
+goes from row e to the segment that contains this row (:mod:`onehop.graph.index`).
 """
 
 import torch
@@ -17,7 +17,7 @@ _SAMPLES = 1000
 
 
 def graph_of_rows(index: Tensor, num_rows: int | None) -> Graph | None:
-    """The graph of an index, cached or new.
+    """Return the graph of an index, cached or new.
 
     Args:
         index: [E], int64, on the CPU, not made in inference mode; E is at least 1.
@@ -41,19 +41,19 @@ def graph_of_rows(index: Tensor, num_rows: int | None) -> Graph | None:
 
 
 def graph_of_ascending(index: Tensor, num_rows: int | None) -> Graph | None:
-    """The graph of an index whose entries never decrease, as :func:`graph_of_rows`; None for any other."""
-    # A sample excludes most others before their graph is made.
+    """Return the graph of an index whose entries never decrease; None for any other index."""
+    # A sample excludes most other indices before a graph is made.
     some = index[:: max(index.size(0) // _SAMPLES, 1)]
     graph = graph_of_rows(index, num_rows) if bool((some[1:] >= some[:-1]).all()) else None
     return graph if graph is not None and graph.index is not None and graph.index.ascends else None
 
 
 def graph_of_bounds(ptr: Tensor, rows: int) -> Graph | None:
-    """The graph of segments of rows between bounds, cached or new.
+    """Return the graph of segments of rows between bounds, cached or new.
 
     Args:
-        ptr: [segments + 1], int32 or int64, on the CPU, not made in inference mode: where each segment
-            begins, and the last one ends.
+        ptr: [segments + 1], int32 or int64, on the CPU, not made in inference mode: the begin of each
+            segment, and the end of the last one.
         rows: E, the number of rows; at least 1.
 
     Returns:
@@ -63,14 +63,14 @@ def graph_of_bounds(ptr: Tensor, rows: int) -> Graph | None:
 
 
 def graph_of_lengths(lengths: Tensor, rows: int) -> Graph | None:
-    """The graph of segments of rows of these lengths, cached or new.
+    """Return the graph of segments of rows with these lengths, cached or new.
 
     Args:
         lengths: [segments], int32 or int64, on the CPU, not made in inference mode.
         rows: E, the number of rows; at least 1.
 
     Returns:
-        None if the lengths are not numbers of rows that add up to E.
+        None if a length is negative or the lengths do not add up to E.
     """
     return remembered(
         lengths, key=("segments of", rows), make=lambda: _from_lengths(lengths, rows), whole=True
@@ -82,7 +82,7 @@ def _from_bounds(ptr: Tensor, rows: int) -> Graph | None:
 
 
 def _from_lengths(lengths: Tensor, rows: int) -> Graph | None:
-    lengths = lengths.clone()  # what is checked here is what is used
+    lengths = lengths.clone()  # a copy, so that the checked values are the ones that are used
     if rows > build.MOST_NODES or bool((lengths < 0).any()) or int(lengths.sum()) != rows:
         return None
     return Graph.from_index(torch.repeat_interleave(lengths), lengths.numel())

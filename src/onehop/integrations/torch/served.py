@@ -12,8 +12,8 @@ class Served(NamedTuple):
     """A function that runs instead of an operator's CPU kernel.
 
     Attributes:
-        body: Takes the arguments of that kernel. Returns None where the kernel has to run.
-        name: The name by which its calls are counted.
+        body: Takes the kernel's arguments. Returns None if the kernel has to run.
+        name: The name under which its calls are counted.
     """
 
     body: Body

@@ -1,7 +1,7 @@
-"""torch's ``unique``, ``isin`` and stable ``sort`` of many integers: equal to torch's in every bit.
+"""``unique``, ``isin`` and stable ``sort`` of many integers, with results equal to torch's in every bit.
 
-Each function has the arguments that torch's CPU kernel has, and returns None where torch's has to run, as
-where it is nearly as fast. :mod:`onehop.integrations.torch.kernels` calls them.
+Each function has the arguments of torch's CPU kernel, and returns None if torch's kernel has to run, for
+example because it is nearly as fast. :mod:`onehop.integrations.torch.kernels` calls them.
 """
 
 import functools
@@ -18,10 +18,10 @@ from onehop.ops.contexts import is_numbers
 from onehop.ops.integers import MOST_SPREAD, Integers, Unique, unique_pairs
 from onehop.reference.independent import runs_specification
 
-# torch sorts a vector of at least this many integers by radix, in 8 to 9 ns each while all are in its caches.
-# Of fewer than 1 million, ours took 0.4 to 0.55 times as long where their span is less than twice their
-# number, and 0.6 to 1 times elsewhere; of 1 million and more 0.2 to 0.5 times, but 0.6 where words have 128
-# bits.
+# torch sorts a vector of at least _BY_RADIX integers by radix, in 8 to 9 ns each while they fit its caches.
+# For fewer than 1 million integers, our sort took 0.4 to 0.55 times as long if their span is less than twice
+# their number, and 0.6 to 1 times otherwise; for 1 million and more, 0.2 to 0.5 times, but 0.6 times with
+# words of 128 bits.
 _BY_RADIX, _MANY = 1 << 15, 1 << 20
 _NEAR, _MOST_BITS = 2, 72
 _SAMPLES = 16
@@ -29,7 +29,7 @@ _PAIR = 2
 
 
 def _left_to_torch(body: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps ``body``: it also returns None where tensors are not numbers in memory, or memory runs out."""
+    """Wraps ``body`` so that it also returns None if a tensor has no memory, or memory runs out."""
 
     @functools.wraps(body)
     def function(*args: Any) -> Any:
@@ -44,15 +44,15 @@ def _left_to_torch(body: Callable[..., Any]) -> Callable[..., Any]:
 
 @_left_to_torch
 def sort(x: Tensor, stable: bool, dim: int, descending: bool) -> tuple[Tensor, Tensor] | None:
-    """``x.sort(stable=stable, dim=dim, descending=descending)`` of a vector.
+    """Compute ``x.sort(stable=stable, dim=dim, descending=descending)`` for a vector.
 
-    A sort that need not be stable is served only where torch's is stable.
+    A sort with ``stable=False`` is served only if torch's sort is stable nevertheless.
     """
     if x.dim() != 1 or dim not in (-1, 0):
         return None
     if not stable and (descending or x.numel() < _BY_RADIX or not _sorts_by_radix()):
         return None
-    if descending:  # by comparison in torch
+    if descending:  # torch sorts by comparison here
         return Integers(x).sorted(descending=True)
     integers = Integers(x) if _may_pay(x) else None
     pays = integers is not None and (integers.ascend or _pays(integers, places=True))
@@ -61,7 +61,7 @@ def sort(x: Tensor, stable: bool, dim: int, descending: bool) -> tuple[Tensor, T
 
 @_left_to_torch
 def unique(x: Tensor, ascending: bool, inverse: bool, counts: bool) -> Unique | None:
-    """``torch.unique(x, ascending, inverse, counts)``, if torch's ascends where it need not."""
+    """Compute ``torch.unique(x, ascending, inverse, counts)``, unless torch's result would not ascend."""
     if not (ascending or _tells_apart_by_sorting()):
         return None
     integers = Integers(x) if _may_pay(x) else None
@@ -73,9 +73,9 @@ def unique(x: Tensor, ascending: bool, inverse: bool, counts: bool) -> Unique | 
 
 @_left_to_torch
 def unique_dim(x: Tensor, dim: int, _ascending: bool, _inverse: bool, _counts: bool) -> Unique | None:
-    """``torch.unique(x, dim=dim)`` of pairs.
+    """Compute ``torch.unique(x, dim=dim)`` for pairs.
 
-    torch's result always ascends, and always has the inverse and the counts.
+    As in torch, the result always ascends, and always has the inverse and the counts.
     """
     if x.dim() != _PAIR or not -_PAIR <= dim < _PAIR:
         return None
@@ -87,7 +87,7 @@ def unique_dim(x: Tensor, dim: int, _ascending: bool, _inverse: bool, _counts: b
 
 @_left_to_torch
 def isin(x: Tensor, others: Tensor, inverted: bool) -> Tensor | None:
-    """``torch.isin(x, others, invert=inverted)``."""
+    """Compute ``torch.isin(x, others, invert=inverted)``."""
     return Integers(others).contain(x, inverted)
 
 
@@ -96,7 +96,7 @@ def _suits(x: Tensor) -> bool:
 
 
 def _may_pay(x: Tensor) -> bool:
-    """Return whether a sample suggests that finding the span of the integers may pay."""
+    """Return whether sorting the integers may pay, by a sample, before their span is computed."""
     count = x.numel()
     if not _BY_RADIX <= count < _MANY or not x.is_contiguous() or not _sorts_by_radix():
         return True
@@ -105,7 +105,7 @@ def _may_pay(x: Tensor) -> bool:
 
 
 def _pays(integers: Integers, places: bool) -> bool:
-    """Return whether sorting integers takes at most half as long as in torch, with their places or not."""
+    """Return whether our sort, with places or without, takes at most half as long as torch's."""
     count, span = len(integers), integers.span
     if count < _BY_RADIX or span < _NEAR * count or not _sorts_by_radix():
         return True
@@ -116,7 +116,7 @@ def _pays(integers: Integers, places: bool) -> bool:
 def _sorts_by_radix() -> bool:
     """Return whether torch sorts many integers by radix here, so that equal ones keep their order.
 
-    A sort by comparison would change the order of some of these many equal integers.
+    The check sorts many equal integers; a sort by comparison would change the order of some of them.
     """
     x = torch.arange(_BY_RADIX, device="cpu") % 7
     with torchs_kernels():
@@ -125,7 +125,7 @@ def _sorts_by_radix() -> bool:
 
 @functools.cache
 def _tells_apart_by_sorting() -> bool:
-    """Return whether torch's distinct numbers ascend where they need not; in a hash table they do not."""
+    """Return whether torch's ``unique(sorted=False)`` ascends too, which it does not with a hash table."""
     x = torch.arange(999, device="cpu") * 7919 % 1009
     with torchs_kernels():
         distinct = torch.ops.aten._unique2(x, False)[0]
@@ -138,4 +138,4 @@ SERVED = {
     "unique_dim": Served(unique_dim, "unique_dim"),
     "isin": Served(isin, "isin"),
 }
-"""By the operator's name."""
+"""The functions that run instead of operators, by the operator's name."""

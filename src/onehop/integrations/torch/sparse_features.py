@@ -1,9 +1,9 @@
 """Linear steps of constant features that are nearly all 0, as sums over a graph of their entries.
 
-A bag of words has one non-zero in a hundred. Such features, [N, K], are a bipartite graph with an edge from a
-column to a row for each entry that is not 0, and the entry as its weight. X W^T is then an aggregation of the
-rows of W^T, and G^T X one over the reversed edges. The graph is kept while the features are unchanged, as
-aggregates of constant features are, with the same fingerprint of all contents.
+In bags of words, about one entry in a hundred is not 0. Such features, [N, K], are a bipartite graph: each
+entry that is not 0 is an edge from its column to its row, and the edge's weight. X W^T is then an aggregation
+of the rows of W^T, and G^T X one over the reversed edges. The graph is kept while a fingerprint of all
+contents of the features is unchanged.
 
 Sums over fewer terms round differently. To keep repeated forward passes equal, the graph is used only after
 the first backward pass through a linear step of the features, which also shows that they will be used again.
@@ -26,14 +26,14 @@ from onehop.graph.identity import CACHE, remembered
 from onehop.integrations import session
 from onehop.ops.contexts import is_memory, saving_is_watched
 
-# At most one entry in this many may differ from 0; a sum over edges then takes a third of the product's time.
+# At most one entry in this many may be non-zero; a sum over edges then takes a third of the product's time.
 _ONE_IN = 20
-# The entries of two samples, and how many times the allowed share of them may differ from 0. Each entry is a
-# miss of all caches, so that the large sample would cost dense features a tenth of a narrow product.
+# For two samples: the number of entries, and how many times the allowed share of them may be non-zero. Each
+# entry misses all caches, so for dense features the large sample would cost a tenth of a narrow product.
 _SAMPLES = ((1 << 6, 3), (1 << 12, 2))
-# Entries counted at once.
+# Number of entries that are counted at once.
 _BAND = 1 << 16
-# Features may take at most one part in this many of the cache.
+# The graph of features may take at most one part in this many of the cache.
 _LARGEST_SHARE = 8
 _TRAINED, _GRAPH = "sparse features, trained on", "sparse features, their graph"
 # The last features that looked dense: their id, memory and version. After a product has emptied the caches,
@@ -44,11 +44,11 @@ _last_dense: tuple[int, weakref.ref[torch.UntypedStorage], int] | None = None
 
 @dataclass(frozen=True, slots=True)
 class SparseFeatures:
-    """The entries of features that are not 0, as a graph.
+    """The non-zero entries of features, as a graph.
 
     Attributes:
         graph: From columns to rows.
-        values: [E], the entries.
+        values: [E], the non-zero entries.
         contents: Fingerprint of the features.
     """
 
@@ -57,7 +57,7 @@ class SparseFeatures:
     contents: int
 
     def times(self, columns: Tensor) -> Tensor | None:
-        """X C, [N, M], for C of [K, M]; None if an entry of C is not finite, as 0 times it is NaN."""
+        """Compute X C, [N, M], for C, [K, M]; None if an entry of C is not finite (0 times it is NaN)."""
         if not _is_finite(columns):
             return None
         columns = columns.contiguous()
@@ -65,7 +65,7 @@ class SparseFeatures:
         return out
 
     def over_rows(self, grad: Tensor) -> Tensor | None:
-        """G^T X, [M, K], for G of [N, M]; None if an entry of G is not finite."""
+        """Compute G^T X, [M, K], for G, [N, M]; None if an entry of G is not finite."""
         if not _is_finite(grad):
             return None
         call = on(self.graph, Aggregate, x=grad.contiguous(), weight=self.values, transposed=True)
@@ -98,7 +98,7 @@ def may_apply(x: Tensor) -> bool:
 
 
 def is_known_dense(x: Tensor) -> bool:
-    """Return whether X are the features that a sample last showed to be dense."""
+    """Return whether X is the tensor that a sample last showed to be dense."""
     last = _last_dense
     return (
         last is not None
@@ -110,17 +110,17 @@ def is_known_dense(x: Tensor) -> bool:
 
 
 def note_training(x: Tensor) -> None:
-    """Notes that a backward pass goes through a linear step of these features."""
+    """Notes that a backward pass ran through a linear step of these features."""
     remembered(x, key=_TRAINED, make=lambda: True)
 
 
 def apply(x: Tensor) -> bool:
-    """Return whether linear steps of X are sums over its graph now, by a sample of X."""
+    """Return whether linear steps of X run as sums over its graph now; X is sampled."""
     return may_apply(x) and _features(x) is not None
 
 
 def find(x: Tensor) -> SparseFeatures | None:
-    """The graph of features that were trained on; None without one. :func:`may_apply` must hold."""
+    """Return the graph of features used in training; None without one. :func:`may_apply` must hold."""
     features = _features(x)
     if features is None or features.contents == fingerprint(x):
         return features
@@ -138,7 +138,7 @@ def _features(x: Tensor) -> SparseFeatures | None:
 
 def _convert(x: Tensor) -> SparseFeatures | bool:
     """Return the graph of features; False, which is cached too, if too many entries differ from 0."""
-    contents = fingerprint(x)  # before: a write meanwhile makes it one that is never met again
+    contents = fingerprint(x)  # computed first, so that a write during the conversion makes it outdated
     per_row = _entries_per_row(x)
     if int(per_row.sum()) * _ONE_IN >= x.numel():
         return False
@@ -150,8 +150,8 @@ def _convert(x: Tensor) -> SparseFeatures | bool:
 
 
 def _entries_per_row(x: Tensor) -> Tensor:
-    # torch counts with a 64-bit number for each entry. Their memory is not always reused for the next band:
-    # glibc before 2.38 may find a freed block too small for torch's alignment.
+    # torch counts with a 64-bit number for each entry. That memory is not always reused for the next band,
+    # because glibc before 2.38 may find a freed block too small for torch's alignment.
     band = max(_BAND // x.size(1), 1)
     counts = torch.empty(x.size(0), dtype=torch.int64, device="cpu")
     differs = torch.empty((min(band, x.size(0)), x.size(1)), dtype=torch.bool, device="cpu")

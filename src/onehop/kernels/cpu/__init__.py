@@ -1,4 +1,4 @@
-"""The extension's kernels as prepared calls. They trust their operands, which were checked before."""
+"""The extension's kernels as prepared calls. They do not check their operands, which were checked before."""
 
 from onehop.calls import (
     Aggregate,
@@ -35,4 +35,4 @@ KERNELS: dict[type, type[Prepared]] = {
     Fusedmm: PreparedFusedmm,
     Sddmm: PreparedSddmm,
 }
-"""For every kind of call, what runs it."""
+"""The prepared call that runs each type of call."""

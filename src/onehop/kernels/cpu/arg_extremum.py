@@ -1,4 +1,4 @@
-"""Max and min with the winner of every entry, and the gradient that goes to the winners, on the CPU."""
+"""Max and min with the winner of every entry, and their gradient, on the CPU."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from onehop.plans import CpuPlan
 
 
 class PreparedArgExtremum:
-    """Max or min over each row's edges, and the edge that each entry is taken from."""
+    """Max or min over each row's edges, and the edge from which each entry is taken."""
 
     __slots__ = ("csr", "template")
 
@@ -28,20 +28,20 @@ class PreparedArgExtremum:
 
     @staticmethod
     def key(call: ArgExtremum) -> tuple[Any, ...]:
-        """The reduction, the width, the heads and the dtype."""
+        """Return the reduction, the width, the heads and the dtype."""
         return ArgExtremum, call.reduce, call.last, call.x.shape[1], heads_of(call.weight), call.x.dtype
 
     @staticmethod
     def case(call: ArgExtremum) -> PlanKey:
-        """A head's columns decide."""
+        """Return the case of a call, which depends on the number of columns of a head."""
         return PlanKey("extremum", False, call.x.size(1) // heads_of(call.weight), call.x.dtype)
 
     def run(self, call: ArgExtremum) -> tuple[Tensor, Tensor]:
-        """[rows, F], and the winners' places in the order of ``csr.col``, int32."""
+        """Run the call; return [rows, F], and the winners' positions in the order of ``csr.col``, int32."""
         x = rows(call.x)
         shape = (self.csr.rows, x.size(1))
         out = empty(shape, x.dtype)
-        winner = empty(shape, torch.float32).view(torch.int32)  # the pool has floats alone
+        winner = empty(shape, torch.float32).view(torch.int32)  # the pool has only float dtypes
         if not self.template.width:
             return out, winner
         native = self.template.copy()
@@ -54,7 +54,7 @@ class PreparedArgExtremum:
 
 
 class PreparedArgExtremumGrad:
-    """The gradients, all of which go to the winners."""
+    """The gradients of max and min, which go to the winners."""
 
     __slots__ = ("csr", "template")
 
@@ -66,18 +66,18 @@ class PreparedArgExtremumGrad:
 
     @staticmethod
     def key(grad: ArgExtremumGrad) -> tuple[Any, ...]:
-        """The width, the heads and the dtype."""
+        """Return the width, the heads and the dtype."""
         x, weight = grad.call.x, grad.call.weight
         return ArgExtremumGrad, x.shape[1], heads_of(weight), x.dtype
 
     @staticmethod
     def case(grad: ArgExtremumGrad) -> PlanKey:
-        """A head's columns decide."""
+        """Return the case of a call, which depends on the number of columns of a head."""
         x = grad.call.x
         return PlanKey("extremum_grad", False, x.size(1) // heads_of(grad.call.weight), x.dtype)
 
     def run(self, grad: ArgExtremumGrad) -> tuple[Tensor, Tensor]:
-        """[num_src, F], and a tensor of the weight's shape; empty tensors where not wanted."""
+        """Run the call; return [num_src, F], and a tensor of the weight's shape; empty if not needed."""
         for_x, for_weight = grad.wanted
         x, weight, outer = rows(grad.call.x), grad.call.weight, rows(grad.grad)
         grad_x = grad_weight = x.new_empty(0)
@@ -101,7 +101,7 @@ class PreparedArgExtremumGrad:
 
 
 def _edge_layout(of_edges: Tensor | None) -> tuple[int, int, int]:
-    """The address of [E] or [E, H], the stride between edges, and that between heads."""
+    """Return the address of a tensor [E] or [E, H], and its strides between edges and between heads."""
     if of_edges is None:
         return 0, 0, 0
     return address(of_edges), of_edges.stride(0), of_edges.stride(1) if of_edges.dim() == 2 else 0

@@ -34,16 +34,16 @@ class PreparedAttention:
 
     @staticmethod
     def key(call: Attention) -> tuple[Any, ...]:
-        """The rule, the heads, the widths and the dtype."""
+        """Return the rule, the heads, the widths and the dtype."""
         return Attention, call.rule, *call.value.shape[1:], *call.query.shape[2:], call.value.dtype
 
     @staticmethod
     def case(call: Attention) -> PlanKey:
-        """The columns of all heads decide."""
+        """Return the case of a call, which depends on the number of columns of all heads."""
         return PlanKey("attention", False, call.heads * call.value.size(2), call.value.dtype)
 
     def run(self, call: Attention) -> tuple[Tensor, Tensor, Tensor]:
-        """The output, acc [rows, 2, H] for the gradient, and acc [E, H], the weights, or an empty tensor."""
+        """Run the call; return the output, [rows, 2, H] for the gradient, and weights, [E, H] or empty."""
         rows, heads, width = self.shape
         if self.pooled:
             out, softmax = empty(self.shape, self.dtype), empty((rows, 2, heads), self.acc)
@@ -59,12 +59,12 @@ class PreparedAttention:
         weights = empty((self.csr.edges, self.heads), self.acc)
         native.weights = weights.data_ptr()
         extension.attention_weights(native, self.csr)
-        del held  # until here the kernels read from it
+        del held  # the kernels read from these tensors until here
         return out, softmax, weights
 
 
 class PreparedAttentionGrad:
-    """Two sweeps, over the graph's rows and over its transpose's; nothing is kept for each edge."""
+    """The gradient in two sweeps, over the graph and over its transpose; nothing is stored for edges."""
 
     __slots__ = ("acc", "csr", "graph_number", "product", "template", "transposed")
 
@@ -82,7 +82,7 @@ class PreparedAttentionGrad:
 
     @staticmethod
     def key(grad: AttentionGrad) -> tuple[Any, ...]:
-        """The rule, the heads, the widths, the dtype, and whether the weights have a gradient."""
+        """Return the rule, the heads, the widths, the dtype, and whether the weights have a gradient."""
         call = grad.call
         weighed = grad.grad_weights is not None
         widths = *call.value.shape[1:], *call.query.shape[2:]
@@ -90,11 +90,11 @@ class PreparedAttentionGrad:
 
     @staticmethod
     def case(grad: AttentionGrad) -> PlanKey:
-        """The columns of all heads decide."""
+        """Return the case of a call, which depends on the number of columns of all heads."""
         return PreparedAttention.case(grad.call)
 
     def run(self, grad: AttentionGrad) -> tuple[Tensor, ...]:
-        """A tensor for each field of AttentionGradients; an empty one where not wanted."""
+        """Run the call; return a tensor for each field of AttentionGradients, empty if not needed."""
         call, needs = grad.call, grad.wanted
         native = self.template.copy()
         held = _fill(native, call)
@@ -113,7 +113,7 @@ class PreparedAttentionGrad:
             native.grad_weights, native.weights_product = address(to_weights), product.data_ptr()
             held += [to_weights, product]
 
-        # The projection's gradient is made as the kernels read the projection: transposed.
+        # The kernels read the projection transposed, so its gradient is also computed transposed.
         projection = None if call.edge_weight is None else call.edge_weight.t()
         operands = (call.value, call.key, call.query, call.att, call.edge, projection)
         value, key, query, att, edge, edge_weight = gradients = [
@@ -126,19 +126,19 @@ class PreparedAttentionGrad:
         if needs[0] or needs[1] or needs[3]:
             native.grad_value, native.grad_key = places[:2]
             extension.attention_grad_src(native, self.transposed)
-        del held  # until here the kernels read from it
+        del held  # the kernels read from these tensors until here
         if needs[5]:
             edge_weight = edge_weight.t().contiguous()
         return value, key, query, att, edge, edge_weight
 
 
 def _rows(x: Tensor, packed: bool) -> Tensor:
-    """A tensor without gaps within a row, and, if ``packed``, between rows."""
+    """Return a tensor without gaps within rows and, if ``packed``, between rows."""
     return x if not packed and x[:1].is_contiguous() else x.contiguous()
 
 
 def _template(plan: CpuPlan, call: Attention) -> extension.AttentionCall:
-    """The fields that do not change from call to call."""
+    """Return a native call with the fields that are the same for all calls."""
     template = planned(extension.AttentionCall(), plan, call.value.dtype)
     template.rule = _RULES[call.rule]
     template.heads, template.value_width = call.value.shape[1:]
@@ -148,7 +148,7 @@ def _template(plan: CpuPlan, call: Attention) -> extension.AttentionCall:
 
 
 def _fill(native: extension.AttentionCall, call: Attention) -> list[Tensor]:
-    """Sets the operands; returns the tensors, copies among them, that the call now points into."""
+    """Sets the operands; returns the tensors, including copies, to which the call now points."""
     packed = call.rule == "gat"
     value, query = call.value, call.query
     if not value.is_contiguous():

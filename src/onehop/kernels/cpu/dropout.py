@@ -1,4 +1,4 @@
-"""Dropout's kernels: random numbers compared and multiplied in one pass, and products by a mask."""
+"""The kernels of dropout: drawing and multiplying in one pass, and products by a mask."""
 
 import math
 from functools import lru_cache
@@ -10,32 +10,32 @@ from onehop import native, processor, thresholds
 from onehop.native import CPU, DTYPE_CODES, address, extension
 
 MASK_BITS = 64
-"""Elements of a word of a mask."""
+"""Number of elements in one word of a mask."""
 
 
 def empty_mask(elements: int) -> Tensor:
-    """[ceil(elements / 64)], int64, uninitialised: a bit an element, the lowest first."""
+    """Return an uninitialised mask, [ceil(elements / 64)], int64, with one bit per element, lowest first."""
     return torch.empty((elements + MASK_BITS - 1) // MASK_BITS, dtype=torch.int64, device=CPU)
 
 
 def draw(state: Tensor, p: float, x: Tensor | None, out: Tensor, mask: Tensor | None) -> bool:
-    """Draws a mask from a generator's state, and multiplies: ``out = x * mask / (1 - p)``.
+    """Draw a mask from a generator's state, and multiply: ``out = x * mask / (1 - p)``.
 
-    Elements are those of memory, in the order of memory: ``x`` and ``out`` have the same strides and no gaps.
+    Elements are processed in memory order; ``x`` and ``out`` must have the same strides and no gaps.
 
     Args:
-        state: As ``torch.Generator.get_state`` gives it; is moved on behind the numbers that were drawn.
+        state: The result of ``torch.Generator.get_state``; it is advanced past the drawn numbers.
         p: The probability of 0, between 0 and 1.
         x: The operand; None stands for ones.
-        out: Of the dtype of ``x``, one of the keys of :data:`onehop.native.DTYPE_CODES`.
-        mask: Of :func:`empty_mask`, which gets 1 for what is kept; None means that it is not wanted.
+        out: The result, of the dtype of ``x``, which is one of the keys of :data:`onehop.native.DTYPE_CODES`.
+        mask: A mask from :func:`empty_mask`, which gets 1 for each kept element; None if no mask is needed.
 
     Returns:
-        False, with nothing done, if the state's layout is unknown.
+        False, with nothing done, if the layout of the state is unknown.
     """
     call = _call(p, x, out, mask)
     call.share = thresholds.now.dropout_share
-    # torch keeps an element where its number i / 2^53 is below 1 - p.
+    # torch keeps an element if its number i / 2^53 is below 1 - p.
     call.bound = math.ceil((1 - p) * 2**53)
     call.state, call.state_bytes = address(state), state.nbytes
     drawn: bool = extension.draw_dropout(call)
@@ -43,7 +43,7 @@ def draw(state: Tensor, p: float, x: Tensor | None, out: Tensor, mask: Tensor | 
 
 
 def apply(p: float, x: Tensor | None, out: Tensor, mask: Tensor) -> None:
-    """Multiplies by a mask that :func:`draw` made, whose arguments these are."""
+    """Multiply by a mask that :func:`draw` made; the arguments are those of :func:`draw`."""
     extension.apply_dropout(_call(p, x, out, mask))
 
 
@@ -62,5 +62,5 @@ def _call(p: float, x: Tensor | None, out: Tensor, mask: Tensor | None) -> exten
 
 @lru_cache(maxsize=256)
 def _scale(p: float, dtype: torch.dtype) -> float:
-    """The factor of what is kept, rounded as torch rounds it."""
+    """Return the factor of kept elements, rounded as in torch."""
     return torch.ones(1, dtype=dtype, device=CPU).div_(1 - p).item()

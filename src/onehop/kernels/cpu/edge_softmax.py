@@ -24,16 +24,16 @@ class PreparedEdgeSoftmax:
 
     @staticmethod
     def key(call: EdgeSoftmax | EdgeSoftmaxGrad) -> tuple[Any, ...]:
-        """The operator, the heads and the dtype."""
+        """Return the operator, the heads and the dtype."""
         return type(call), call[0].shape[1], call[0].dtype
 
     @staticmethod
     def case(call: EdgeSoftmax | EdgeSoftmaxGrad) -> PlanKey:
-        """The heads decide."""
+        """Return the case of a call, which depends on the number of heads."""
         return PlanKey("edge_softmax", False, call[0].size(1), call[0].dtype)
 
     def run(self, call: EdgeSoftmax | EdgeSoftmaxGrad) -> Tensor:
-        """[E, H]."""
+        """Run the call; return [E, H]."""
         scores = call[0].contiguous()
         out = empty(scores.shape, scores.dtype)
         if self.template.heads:

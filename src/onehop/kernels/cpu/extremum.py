@@ -21,7 +21,7 @@ _REDUCE = {"max": 2, "min": 3}
 
 
 class PreparedExtremum:
-    """Max or min over each row's edges, and the number of edges that reach it."""
+    """Max or min over each row's edges, and the number of edges that equal it."""
 
     __slots__ = ("acc", "csr", "keeps_weights", "number", "ordering", "out_dtype", "shape", "template")
 
@@ -40,16 +40,16 @@ class PreparedExtremum:
 
     @staticmethod
     def key(call: Extremum) -> tuple[Any, ...]:
-        """The reduction, the width and the dtypes."""
+        """Return the reduction, the width and the dtypes."""
         return Extremum, call.reduce, call.adds, call.widen, call.x.shape[1], call.x.dtype
 
     @staticmethod
     def case(call: Extremum) -> PlanKey:
-        """The columns decide."""
+        """Return the case of a call, which depends on the number of columns."""
         return PlanKey("extremum", False, call.x.size(1), call.x.dtype)
 
     def run(self, call: Extremum) -> tuple[Tensor, Tensor]:
-        """[rows, F], and acc [rows, F] or an empty tensor."""
+        """Run the call; return the extrema, [rows, F], and the numbers of ties, [rows, F] or empty."""
         out = empty(self.shape, self.out_dtype)
         ties = empty(self.shape, self.acc) if call.with_ties else out.new_empty(0)
         if not self.template.width:
@@ -71,7 +71,7 @@ class PreparedExtremum:
 
 
 class PreparedExtremumGrad:
-    """The gradients: every message is compared with the extremum once more; nothing is kept for each edge."""
+    """The gradients; messages are compared with the extremum again, and nothing is stored for edges."""
 
     __slots__ = ("acc", "csr", "template", "transposed")
 
@@ -88,18 +88,18 @@ class PreparedExtremumGrad:
 
     @staticmethod
     def key(grad: ExtremumGrad) -> tuple[Any, ...]:
-        """The width, the dtypes, and which gradients are wanted."""
+        """Return the width, the dtypes, and which gradients are needed."""
         x = grad.call.x
         weighed = grad.call.weight is not None
         return ExtremumGrad, *grad.wanted, weighed, grad.call.adds, x.shape[1], x.dtype, grad.extremum.dtype
 
     @staticmethod
     def case(grad: ExtremumGrad) -> PlanKey:
-        """The columns decide."""
+        """Return the case of a call, which depends on the number of columns."""
         return PlanKey("extremum_grad", grad.wanted[0], grad.call.x.size(1), grad.call.x.dtype)
 
     def run(self, grad: ExtremumGrad) -> tuple[Tensor, Tensor]:
-        """Acc [num_src, F] and acc [E]; empty tensors where not wanted."""
+        """Run the call; return the gradients, [num_src, F] and [E], each empty if not needed."""
         weight, x, extremum = grad.call.weight, rows(grad.call.x), rows(grad.extremum)
         share = (grad.grad / (grad.ties + (grad.extremum == 0))).contiguous()
         grad_x = grad_weight = share.new_empty(0)

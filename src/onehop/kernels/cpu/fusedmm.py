@@ -1,4 +1,4 @@
-"""Sums over edges that are weighed by their two ends, on the CPU."""
+"""Sums over edges that are weighted by a function of their two ends, on the CPU."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ _RULES = {"dot": 0, "sigmoid": 1, "tdist": 2}
 
 
 class PreparedFusedmm:
-    """Each edge's message times its weight, summed over each row, in one pass. Tuned as ``sddmm`` is."""
+    """Messages times their weights, summed over each row in one pass; uses the plans of ``sddmm``."""
 
     __slots__ = ("csr", "template")
 
@@ -28,16 +28,16 @@ class PreparedFusedmm:
 
     @staticmethod
     def key(call: Fusedmm) -> tuple[Any, ...]:
-        """The rule, the width and the dtype."""
+        """Return the rule, the width and the dtype."""
         return Fusedmm, call.rule, call.src.shape[1], call.src.dtype
 
     @staticmethod
     def case(call: Fusedmm) -> PlanKey:
-        """The columns decide."""
+        """Return the case of a call, which depends on the number of columns."""
         return PlanKey("sddmm", False, call.src.size(1), call.src.dtype)
 
     def run(self, call: Fusedmm) -> Tensor:
-        """[rows, F]."""
+        """Run the call; return [rows, F]."""
         dst, src = rows(call.dst), rows(call.src)
         out = empty((self.csr.rows, src.size(1)), src.dtype)
         if self.template.width:

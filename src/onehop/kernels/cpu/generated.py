@@ -1,11 +1,11 @@
-"""Kernels that were generated and compiled on this machine, as plans name them: found, checked and taken in.
+"""Loading and checking of kernels that were generated and compiled on this machine, by the names in plans.
 
-They are made by :mod:`onehop.tuner.codegen`, are in the folder ``kernels`` below the cache folder, and are
-never made here: where one is missing, damaged, or of another processor, the built-in kernels run, and
-:func:`why_not` says why.
+:mod:`onehop.tuner.codegen` makes them, in the folder ``kernels`` of the cache folder. They are never made
+here: if a kernel is missing, damaged, or for another processor, the built-in kernels run, and :func:`why_not`
+returns the reason.
 
-A file is a shared library and, behind it, what it can be checked by: a JSON object with the library's digest
-and the processor that it was compiled for, the object's length in 8 bytes, and a mark.
+A file is a shared library followed by data to check it: a JSON object with the library's digest and the
+processor for which it was compiled, the object's length in 8 bytes, and a mark.
 """
 
 import hashlib
@@ -24,17 +24,17 @@ LOGGER = logging.getLogger("onehop")
 _MARK = b"onehop-k"
 _LENGTH = struct.Struct("<Q")
 
-# Name -> address of its table, and why it is 0.
+# Kernel name -> address of its table, and the reason if the address is 0.
 _taken: dict[str, tuple[int, str]] = {}
 
 
 def path_of(name: str) -> Path:
-    """The path of the kernel of this name."""
+    """Return the path of the kernel with this name."""
     return config.cache_dir() / "kernels" / f"{name}.so"
 
 
 def address(name: str) -> int:
-    """The address of a kernel's table, for the extension; 0 where it cannot be used, which is logged once."""
+    """Return the address of a kernel's table; 0 if the kernel cannot be used, which is logged once."""
     entry = _taken.get(name)
     if entry is None:
         entry = _taken[name] = _take(name)
@@ -44,13 +44,13 @@ def address(name: str) -> int:
 
 
 def why_not(name: str) -> str | None:
-    """The reason why the kernel of this name cannot be used; None if it can."""
+    """Return why the kernel with this name cannot be used; None if it can."""
     address(name)
     return _taken[name][1] or None
 
 
 def forget(name: str | None = None) -> None:
-    """Reads a kernel's file (None: any) again when it is next needed. Libraries stay loaded."""
+    """Makes a kernel's file (None: all files) be read again at its next use. Libraries stay loaded."""
     if name is None:
         _taken.clear()
     else:
@@ -59,7 +59,7 @@ def forget(name: str | None = None) -> None:
 
 
 def seal(library: bytes) -> bytes:
-    """A file's contents: the library, and what it can be checked by."""
+    """Return a file's contents: the library, followed by the data to check it."""
     stamp = json.dumps({"sha256": hashlib.sha256(library).hexdigest(), "processor": _processor()}).encode()
     return library + stamp + _LENGTH.pack(len(stamp)) + _MARK
 
@@ -74,8 +74,8 @@ def _take(name: str) -> tuple[int, str]:
     reason = _refusal(contents)
     if reason is not None:
         return 0, f"{what} {reason}"
-    # What was checked is what is loaded: a copy in memory stays as it is if the file changes. Its
-    # number stays taken, because the loader knows libraries by their path.
+    # The checked contents are loaded from a copy in memory, which does not change with the file. Its file
+    # descriptor stays open, because the loader identifies libraries by their path.
     copy = os.memfd_create(name)
     with open(copy, "wb", closefd=False) as memory:
         memory.write(_library(contents))
@@ -84,14 +84,14 @@ def _take(name: str) -> tuple[int, str]:
 
 
 def _library(contents: bytes) -> bytes:
-    """A file's contents without what it is checked by."""
+    """Return a file's contents without the data to check it."""
     end = len(contents) - len(_MARK) - _LENGTH.size
     (length,) = _LENGTH.unpack_from(contents, end)
     return contents[: max(0, end - length)]
 
 
 def _refusal(contents: bytes) -> str | None:
-    """The reason why a file must not be loaded; None if it may."""
+    """Return why a file must not be loaded; None if it may."""
     end = len(contents) - len(_MARK) - _LENGTH.size
     if end < 0 or not contents.endswith(_MARK):
         return "is truncated or damaged"

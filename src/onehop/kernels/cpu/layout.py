@@ -1,4 +1,4 @@
-"""Tensors as the extension takes them."""
+"""Conversion of tensors to the layout that the extension takes."""
 
 from typing import TypeVar
 
@@ -12,12 +12,12 @@ C = TypeVar("C")
 
 
 def rows(x: Tensor) -> Tensor:
-    """``x``, [N, F], with the columns of each row side by side; rows may have any stride."""
+    """Return ``x``, [N, F], with contiguous rows; the stride between rows may be any."""
     return x if x.stride()[1] == 1 or x.shape[1] <= 1 else x.contiguous()
 
 
 def address(tensor: Tensor | None) -> int:
-    """The address of the first element; 0 for None.
+    """Return the address of the first element; 0 for None.
 
     Raises:
         BackendError: The tensor is not on the CPU.
@@ -26,7 +26,7 @@ def address(tensor: Tensor | None) -> int:
 
 
 def planned(call: C, plan: CpuPlan, dtype: torch.dtype) -> C:
-    """A structure of the extension with a dtype, and with what a plan says of those fields that it has."""
+    """Return a structure of the extension with a dtype and the plan's values for the fields that it has."""
     fields = {
         "dtype": native.DTYPE_CODES[dtype],
         "threads": thread_count(plan),
@@ -40,11 +40,11 @@ def planned(call: C, plan: CpuPlan, dtype: torch.dtype) -> C:
 
 
 def edge_stride(weight: Tensor | None) -> int:
-    """The stride between entries of a per-edge tensor; 0 for None."""
+    """Return the stride between entries of a per-edge tensor; 0 for None."""
     return 0 if weight is None else weight.stride()[0]
 
 
 def thread_count(plan: CpuPlan) -> int:
-    """The threads to use: the plan's number, if it names one, and never more than torch's."""
+    """Return the number of threads to use: the plan's number, if it has one, but never more than torch's."""
     available = native.threads()
     return min(plan.threads, available) if plan.threads else available

@@ -1,4 +1,4 @@
-"""Sweeps of messages on the CPU: their layout in a tile's memory, and their runs."""
+"""Sweeps of messages on the CPU: their layout in a tile's memory, and running them."""
 
 import functools
 from collections.abc import Sequence
@@ -16,39 +16,39 @@ from onehop.plans import CpuPlan
 from onehop.plans.default import default_plan
 
 DTYPES = (torch.float32, torch.float64)
-"""What messages are computed in."""
+"""The dtypes in which messages are computed."""
 
-# Of csrc/include/onehop/message.hpp.
+# Limits from csrc/include/onehop/message.hpp.
 _MOST_VALUES, _MOST_OPERANDS, _MOST_EDGES, _WHOLE_ROW = 256, 64, 16, 16
 
-# Bytes of a tile's memory, if rows are not so wide that a few of them take more: most of the first cache. The
-# matrices of products come from the second one anyway, and more edges share what is read of them.
+# Bytes of a tile's memory, unless a few wide rows need more: most of the L1 cache. With products, the
+# matrices come from the L2 cache anyway, and more edges share each read of them.
 _TILE_BYTES, _TILE_BYTES_OF_PRODUCTS = 24 << 10, 48 << 10
 
 _BY_ROW = (Sink.ROW_SUM, Sink.ROW_MAX, Sink.ROW_MIN)
 
-# Steps whose result may take the place of an operand: number by number.
+# Steps that move numbers between positions, so their result must not overwrite an operand.
 _MOVING = frozenset({"spread", "collect", "largest", "product"})
 
 
 def fits(sweep: Sweep) -> bool:
-    """Return whether a sweep has no more operands and values than the kernel has places for."""
+    """Return whether a sweep has no more operands and values than the kernel allows."""
     return len(sweep.operands) <= _MOST_OPERANDS and len(sweep.operands) + len(sweep.steps) <= _MOST_VALUES
 
 
 def run(graph: Graph, sweep: Sweep, inputs: Sequence[Tensor], plan: CpuPlan | None = None) -> list[Tensor]:
-    """The results of a sweep.
+    """Run a sweep and return its results.
 
     Args:
         graph: The graph.
-        sweep: One that fits.
-        inputs: The tensors behind the sweep's operands, all of one of :data:`DTYPES`: a matrix [rows, width]
-            for rows, [width] for a fixed row, [rows, columns] for a matrix.
-        plan: How; None means the default plan.
+        sweep: The sweep; :func:`fits` must hold.
+        inputs: The tensors of the sweep's operands, all of one dtype of :data:`DTYPES`: [rows, width] for
+            rows, [width] for a fixed row, [rows, columns] for a matrix.
+        plan: The plan; None means the default plan.
 
     Returns:
-        [rows, width] for what is reduced over rows, [E, width] for edges in the caller's order, [width] for
-        sums over all edges.
+        [rows, width] for results over rows, [E, width] for edges in the caller's order, [width] for sums over
+        all edges.
     """
     dtype = inputs[0].dtype
     csr = graph.transposed_csr if sweep.transposed else graph.csr
@@ -75,13 +75,13 @@ def run(graph: Graph, sweep: Sweep, inputs: Sequence[Tensor], plan: CpuPlan | No
 
 @functools.lru_cache(maxsize=256)
 def _code(sweep: Sweep, itemsize: int) -> Any:
-    """The sweep as the extension takes it, with a place for every row that is copied or computed."""
+    """Return the sweep in the extension's form, with a place for every row that is copied or computed."""
     numbers = _Memory(sweep, 1).size
     multiplies = any(step.operation == "product" for step in sweep.steps)
     room = _TILE_BYTES_OF_PRODUCTS if multiplies else _TILE_BYTES
     tile = min(max(room // (numbers * itemsize), 1), _MOST_EDGES) if numbers else _MOST_EDGES
     memory = _Memory(sweep, tile)
-    # Row, column, edge, fixed, matrix: numbers of onehop::RowOf.
+    # The numbers of onehop::RowOf: row, column, edge, fixed, matrix.
     ends = {End.TARGET: 0, End.SOURCE: 1, End.EDGE: 2, End.FIXED: 3, End.MATRIX: 4}
     if sweep.transposed:
         ends[End.TARGET], ends[End.SOURCE] = ends[End.SOURCE], ends[End.TARGET]
@@ -110,12 +110,12 @@ def _code(sweep: Sweep, itemsize: int) -> Any:
 
 
 class _Memory:
-    """Places of rows in a tile's memory; a step takes one that no later step reads.
+    """The places of rows in a tile's memory; a step reuses a place that no later step reads.
 
     Attributes:
-        operands: Of the copies of operands; -1 where rows are read without a copy.
-        steps: Of results.
-        size: Numbers of all places.
+        operands: The places of copies of operands; -1 if rows are read without a copy.
+        steps: The places of the steps' results.
+        size: The total size of all places, in numbers.
     """
 
     def __init__(self, sweep: Sweep, tile: int) -> None:

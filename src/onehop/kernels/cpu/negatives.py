@@ -1,4 +1,4 @@
-"""Pairs of nodes without an edge, drawn as Python's ``random.sample`` draws them, and found."""
+"""Pairs of nodes without an edge, drawn as by Python's ``random.sample``, and lookup of pairs."""
 
 import math
 from enum import IntEnum
@@ -10,11 +10,11 @@ from torch import Tensor
 from onehop.native import CPU, address, extension
 
 LARGEST = 1 << 60
-"""Pairs that are too many for the kernels."""
+"""A number of pairs that is too large for the kernels."""
 
 
 class Kind(IntEnum):
-    """The pairs that are drawn from: onehop::PairKind in csrc/include/onehop/negatives.hpp."""
+    """The set of pairs to draw from; onehop::PairKind in csrc/include/onehop/negatives.hpp."""
 
     ALL = 0
     NO_LOOPS = 1
@@ -22,14 +22,15 @@ class Kind(IntEnum):
 
 
 class Pairs:
-    """The pairs of nodes of a kind, numbered row by row, some of which are edges.
+    """The pairs of nodes of a kind, numbered row by row; some of them are edges.
 
     Args:
         edge_index: [2, E], int64, on the CPU.
-        kind: Every pair, pairs of two different nodes, or pairs whose second node is greater.
+        kind: All pairs, pairs of two different nodes, or pairs whose second node is greater.
         rows: The number of nodes in the first row of the edges, at least 1.
-        cols: The number of nodes in the second row, at least 1; ``rows`` except for every pair.
-        loops: Whether every pair of a node with itself counts as an edge; of every pair only.
+        cols: The number of nodes in the second row, at least 1; it must equal ``rows`` unless ``kind`` is
+            ``ALL``.
+        loops: Whether pairs of a node with itself count as edges; only for ``ALL``.
 
     Attributes:
         population: The number of pairs, below ``LARGEST``.
@@ -50,7 +51,7 @@ class Pairs:
         call.col, call.col_stride = address(col), col.stride(0)
 
     def count(self) -> int | None:
-        """The number of edges of the kind, with repetitions; None if a node is out of range.
+        """Return the number of edges among the pairs, with repetitions; None if a node is out of range.
 
         The other methods need nodes in range.
         """
@@ -58,23 +59,23 @@ class Pairs:
         return None if count < 0 else count
 
     def draw(self, state: Tensor, size: int, count: int) -> Tensor:
-        """Draws up to three samples of all pairs, until they have enough pairs that are no edges.
+        """Draw up to three samples of all pairs, until there are enough pairs that are not edges.
 
         Args:
-            state: [625], int64, of the generator, as ``random.getstate`` gives it; is moved on.
-            size: The number of pairs in a sample, at least 1. If there are no more pairs, a sample is all of
-                them, in order.
+            state: [625], int64: the generator's state from ``random.getstate``; it is advanced.
+            size: The number of pairs in a sample, at least 1. If there are no more pairs than this, a sample
+                is all pairs in order.
             count: The number of pairs to return, at least 1.
 
         Returns:
-            [2, n], int64: the pairs; n is ``count``, or less. For ``Kind.UPPER``, [2, 2 n], with the reverse
+            The pairs, [2, n], int64; n is at most ``count``. For ``Kind.UPPER``, [2, 2 n], with the reverse
             pairs in the second half.
         """
         count, size = min(count, self.population), min(size, self.population)
         pairs = torch.empty(count, dtype=torch.int64, device=CPU)
         sample = extension.SampleCall()
         sample.size, sample.wanted = size, count
-        # CPython's decision, with its rounding.
+        # This is CPython's condition, with the same rounding.
         sample.pool = self.population <= 21 + (4 ** math.ceil(math.log(size * 3, 4)) if size > 5 else 0)
         sample.state, sample.pairs = address(state), address(pairs)
         drawn = extension.draw_pairs(self._call, sample)
@@ -84,7 +85,7 @@ class Pairs:
         return out
 
     def edges_with(self, col: Tensor, which: Tensor | None = None) -> Tensor:
-        """The numbers of the edges that, with another second node, are edges of the graph as well.
+        """Return the numbers of the edges that, with another second node, are also edges of the graph.
 
         Args:
             col: [n], int64, contiguous: the second nodes, in range.

@@ -1,9 +1,9 @@
-"""Weights that do not change, kept in the order in which the kernels read them.
+"""A cache of unchanged weights in the order in which the kernels read them.
 
-The caller's weights are in the caller's edge order, and reading them through the permutation is a random
-access for every edge: with 2.4 million edges that takes longer than the sums of width 16. A weight that
-is met a second time is laid out once in the graph's order. Its contents are compared by fingerprint at every
-use, at the speed of a read in order, so that writes which escape the version counter are seen here.
+Weights are in the caller's edge order, and reading them through the permutation is a random access for every
+edge: with 2.4 million edges, this takes longer than the sums of width 16. When a weight is used a second
+time, it is copied to the graph's order once. Its contents are compared by a fingerprint at every use, at the
+speed of a sequential read, so that writes that bypass the version counter are detected.
 """
 
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ from onehop.graph.lending import read_address
 
 
 class _Ordered(NamedTuple):
-    """The entry kept for a weight: empty after the first call; later its fingerprint and ordered copy."""
+    """The cached entry of a weight: empty after the first call, later its fingerprint and ordered copy."""
 
     fingerprint: int = 0
     weight: Tensor | None = None
@@ -26,13 +26,13 @@ class _Ordered(NamedTuple):
 def in_graph_order(
     csr: Any, number: int, transposed: bool, ordering: str, weight: Tensor
 ) -> tuple[Tensor, bool]:
-    """The weight in the order of ``csr.col`` and True, if it has been met before; else the weight and False.
+    """Return the weight in the order of ``csr.col`` and True, if it was used before; else itself and False.
 
     Args:
         csr: The native graph.
-        number: Of the graph that ``csr`` belongs to, which is never used again, as an address would be.
+        number: The number of the graph to which ``csr`` belongs; unlike an address, it is never reused.
         transposed: Whether ``csr`` is that graph's transpose.
-        ordering: In which order ``csr`` has its rows.
+        ordering: The order of the rows of ``csr``.
         weight: [E] or [E, H], in the caller's edge order.
     """
     if csr.edges < thresholds.now.ordered_edges or not weight.is_contiguous() or csr.perm is None:

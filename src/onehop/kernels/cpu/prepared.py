@@ -1,8 +1,9 @@
-"""The interface of prepared calls of the CPU's kernels.
+"""The interface of prepared calls of CPU kernels.
 
-A prepared call is made once for a graph, an operator, a direction, a width, a dtype and a plan, and kept; it
-holds a structure of the extension with all that these decide. Running it copies the structure, which lets
-several threads run at once, adds what tensors say, and calls the kernel.
+A prepared call is made once for a graph, an operator, a direction, a width, a dtype and a plan, and is
+cached. It has a structure of the extension with all fields that depend on these. Running it copies the
+structure, so that several threads can run at once, sets the fields that depend on tensors, and calls the
+kernel.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -20,7 +21,7 @@ class PlanKey(NamedTuple):
         operation: One of :data:`onehop.plans.cases.OPERATIONS`.
         transposed: Whether rows are sources.
         width: Columns of a head.
-        dtype: Of the features.
+        dtype: The dtype of the features.
     """
 
     operation: str
@@ -36,14 +37,14 @@ class Prepared(Protocol):
 
     @staticmethod
     def key(call: Any) -> tuple[Any, ...]:
-        """The key of a call: calls of the same key run the same prepared call."""
+        """Return the key of a call; calls with the same key run the same prepared call."""
         ...
 
     @staticmethod
     def case(call: Any) -> PlanKey:
-        """The case by which the plan of a call is chosen."""
+        """Return the case by which the plan of a call is chosen."""
         ...
 
     def run(self, call: Any) -> Any:
-        """The results of a call of the same key."""
+        """Return the results of a call with the same key."""
         ...

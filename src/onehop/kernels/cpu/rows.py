@@ -1,4 +1,4 @@
-"""Rows of a matrix by their numbers: copied out of it, and added into it."""
+"""Rows of a matrix by their numbers: copying them from it, and adding to them."""
 
 import torch
 from torch import Tensor
@@ -8,18 +8,18 @@ from onehop.errors import IndexRangeError
 from onehop.native import DTYPE_CODES, address, extension
 from onehop.processor import last_level_cache_bytes
 
-# Rows between the one that is prefetched and the one that is read.
+# Number of rows between the prefetched row and the row being read.
 _PREFETCH = 16
-# Rows of a mapped file that are requested together, and copied while the next ones are being read.
+# Number of rows of a mapped file that are requested together, and copied while the next ones are being read.
 _REQUESTED = 512
 
 
 def take_rows(matrix: Tensor, index: Tensor) -> Tensor:
-    """``matrix[index]``, of a CPU tensor of any dtype, without a gradient.
+    """Return ``matrix[index]`` for a CPU tensor of any dtype, without a gradient.
 
     Args:
         matrix: [N, ...].
-        index: [n], int32 or int64, without gaps.
+        index: [n], int32 or int64, contiguous.
 
     Returns:
         [n, ...].
@@ -33,16 +33,16 @@ def take_rows(matrix: Tensor, index: Tensor) -> Tensor:
 
 
 def copy_rows(matrix: Tensor, index: Tensor, out: Tensor, blocks: int = 1) -> None:
-    """``out[:] = matrix[index]``, as :func:`take_rows`.
+    """Compute ``out[:] = matrix[index]``; see :func:`take_rows`.
 
-    Each number is read and checked once, as it is used, so that another thread may write to the index.
+    Each number is read and checked once, when it is used, so that another thread may write to the index.
 
     Args:
         matrix: [blocks * N, ...].
-        index: [n], int32 or int64, without gaps.
-        out: [blocks * n, ...], of the same dtype, without gaps.
-        blocks: How many blocks of as many rows follow each other, to all of which the index applies; several
-            of a matrix without gaps alone.
+        index: [n], int32 or int64, contiguous.
+        out: [blocks * n, ...], of the same dtype, contiguous.
+        blocks: The number of consecutive blocks of rows; the index applies to each block. More than one block
+            requires a contiguous matrix.
 
     Raises:
         IndexRangeError: A number is not in [0, N).
@@ -56,15 +56,15 @@ def copy_rows(matrix: Tensor, index: Tensor, out: Tensor, blocks: int = 1) -> No
 
 
 def copy_mapped_rows(matrix: Tensor, index: Tensor, out: Tensor) -> None:
-    """``out[:] = matrix[index]`` where the matrix is a mapped file.
+    """Compute ``out[:] = matrix[index]`` for a matrix in a mapped file.
 
-    Rows that are not in memory are requested before they are copied, many at a time: a copy alone would wait
-    for the disk at every page.
+    Rows that are not in memory are requested before they are copied, many at a time, because a plain copy
+    would wait for the disk at every page.
 
     Args:
         matrix: [N, ...].
-        index: [n], int32 or int64, without gaps.
-        out: [n, ...], of the same dtype, without gaps.
+        index: [n], int32 or int64, contiguous.
+        out: [n, ...], of the same dtype, contiguous.
 
     Raises:
         IndexRangeError: A number is not in [0, N).
@@ -84,19 +84,19 @@ def copy_mapped_rows(matrix: Tensor, index: Tensor, out: Tensor) -> None:
 def add_rows(
     matrix: Tensor, index: Tensor, rows: Tensor, sources: Tensor | None = None, weights: Tensor | None = None
 ) -> None:
-    """``matrix[index[i]] += weights[i] * rows[sources[i]]`` for every i, in this order.
+    """Compute ``matrix[index[i]] += weights[i] * rows[sources[i]]`` for every i, in order.
 
     The result does not depend on the number of threads.
 
     Args:
-        matrix: [N, ...], float32 or float64, each row without gaps.
-        index: [n], int32 or int64, without gaps; read and checked as in :func:`copy_rows`.
+        matrix: [N, ...], float32 or float64, with contiguous rows.
+        index: [n], int32 or int64, contiguous; read and checked as in :func:`copy_rows`.
         rows: [M, ...], of the same dtype.
-        sources: [n], as the index; None means that entry i adds row i.
-        weights: [n], of the same dtype as ``matrix``, without gaps; None means 1.
+        sources: [n], like the index; None means that entry i adds row i.
+        weights: [n], of the same dtype as ``matrix``, contiguous; None means 1.
 
     Raises:
-        IndexRangeError: A number is not one of a row. Some rows have been added.
+        IndexRangeError: A number is out of range. Some rows may have been added.
     """
     rows = rows.contiguous()
     if rows.numel() and index.numel():
@@ -108,7 +108,7 @@ def add_rows(
 
 
 def _dense(matrix: Tensor) -> bool:
-    """Return whether each row is contiguous, with any stride between rows, and in memory as it is."""
+    """Return whether rows are contiguous, with any stride between them, and their numbers are in memory."""
     if matrix.is_neg() or matrix.is_conj() or matrix._is_zerotensor():
         return False
     return matrix.is_contiguous() or (matrix.size(0) > 0 and matrix[0].is_contiguous())
@@ -122,7 +122,7 @@ def _copy(call: extension.RowsCall) -> None:
 def _call(matrix: Tensor, index: Tensor, rows: Tensor, blocks: int = 1) -> extension.RowsCall:
     call = extension.RowsCall()
     call.threads, call.prefetch = native.threads(), _PREFETCH
-    # A copy that the caches cannot hold should not displace what they have.
+    # A copy that does not fit the caches should not evict their contents.
     call.nontemporal = rows.nbytes > last_level_cache_bytes() > 0
     call.index, call.count, call.wide_index = address(index), index.numel(), index.dtype == torch.int64
     call.row_bytes = rows.nbytes // rows.size(0)

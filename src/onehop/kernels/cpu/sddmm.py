@@ -14,7 +14,7 @@ from onehop.plans import CpuPlan
 
 
 class PreparedSddmm:
-    """Dot products of the destinations' and the sources' rows."""
+    """Dot products of the destinations' and the sources' rows for every edge."""
 
     __slots__ = ("csr", "inverse", "out_dtype", "template")
 
@@ -30,16 +30,16 @@ class PreparedSddmm:
 
     @staticmethod
     def key(call: Sddmm) -> tuple[Any, ...]:
-        """The heads, the width and the dtypes."""
+        """Return the heads, the width and the dtypes."""
         return Sddmm, call.mean, call.widen, *call.src.shape[1:], call.src.dtype
 
     @staticmethod
     def case(call: Sddmm) -> PlanKey:
-        """A head's columns decide."""
+        """Return the case of a call, which depends on the number of columns of a head."""
         return PlanKey("sddmm", False, call.src.size(2), call.src.dtype)
 
     def run(self, call: Sddmm) -> Tensor:
-        """[E, H], in the caller's edge order."""
+        """Run the call; return [E, H], in the caller's edge order."""
         shape = (self.csr.edges, self.template.heads)
         if not self.template.width:
             return torch.zeros(shape, dtype=self.out_dtype, device="cpu")
@@ -57,5 +57,5 @@ class PreparedSddmm:
 
 
 def _by_heads(x: Tensor) -> Tensor:
-    """``x``, [N, H, F], with the columns of each head contiguous."""
+    """Return ``x``, [N, H, F], with the columns of each head contiguous."""
     return x if x.stride(2) == 1 or x.size(2) == 1 else x.contiguous()

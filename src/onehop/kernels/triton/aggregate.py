@@ -64,7 +64,7 @@ def sum_kernel(
 
 
 def aggregate(work: Work, plan: TritonPlan, call: Aggregate) -> Tensor:
-    """[rows, F]: the sum of a call, whose mean is left to a scale; ``work`` is on the features' device."""
+    """Return the sum of a call, [rows, F]; a scale has to divide for a mean; ``work`` is on x's device."""
     x, acc = call.x, accumulator(call.x.dtype)
     out = x.new_empty((work.rows, x.size(1)), dtype=acc if call.widen else x.dtype)
     if out.numel() == 0:
@@ -80,7 +80,7 @@ def add_slots(
 ) -> None:
     """Fills the rows of ``out`` that were split with the sums of their slots, in the order of the slots.
 
-    ``partial`` is None where no row is split.
+    ``partial`` is None if no row is split.
     """
     for merge in work.merges:
         assert partial is not None
@@ -92,7 +92,7 @@ def add_slots(
 def _sum(
     over: Work | Merge, plan: TritonPlan, x: Tensor, weight: Tensor | None, *others: Tensor | None
 ) -> None:
-    """Runs the kernel on its tensors, in its order."""
+    """Runs the kernel on tensors in the order of its parameters."""
     constants = {"X_STRIDE": x.stride(0), "HEADS": heads_of(weight)}
     numbered = weight is not None
     sweep(sum_kernel, over, plan, (x, weight, *others), x.size(1), numbered=numbered, **constants)

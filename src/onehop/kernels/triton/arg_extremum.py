@@ -1,7 +1,7 @@
 """Max and min with the winner of every entry on the GPU; NaN never wins.
 
-Winners are places of edges in the graph's own order. A lane of a tile keeps the best of its edges and that
-edge's place; lanes, and the slots of split rows, are merged by value, then by place.
+Winners are positions of edges in the graph's own order. Each lane of a tile keeps the best of its edges and
+that edge's position; lanes, and the slots of split rows, are merged by value, then by position.
 """
 
 import torch
@@ -23,7 +23,7 @@ from onehop.kernels.triton.launch import packed, rows_of, sweep
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 
-# No edge has this place: a graph has fewer edges.
+# No edge has this position, because a graph has fewer edges.
 BEYOND = tl.constexpr(2**31 - 1)
 
 
@@ -51,7 +51,7 @@ def arg_extremum_kernel(
 ):
     """A tile [ROWS, EDGES, FEATURES] iterates over the edges of ROWS items, EDGES of each at a time.
 
-    ``winners_ptr``, of the layout of x, holds the winner of each element if these are extrema themselves.
+    If x are extrema of slots, ``winners_ptr``, with the layout of x, has the winner of each element.
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     WORST: tl.constexpr = float("-inf") if LARGEST else float("inf")
@@ -74,7 +74,7 @@ def arg_extremum_kernel(
             better = (message >= best) if LAST else (message > best)
         else:
             better = (message <= best) if LAST else (message < best)
-        # Slots in which nothing won must not win by their infinity.
+        # A slot without a winner must not win by its infinite value.
         better &= place >= 0
         best = tl.where(better, message, best)
         winner = tl.where(better, place, winner)
@@ -93,7 +93,7 @@ def arg_extremum_kernel(
 
 
 def arg_extremum(work: Work, plan: TritonPlan, call: ArgExtremum) -> tuple[Tensor, Tensor]:
-    """The results of a call; ``work`` is on the device of its features."""
+    """Return the results of a call; ``work`` is on the device of the features."""
     x, weight = call.x, call.weight
     out = x.new_empty((work.rows, x.size(1)))
     winner = torch.empty_like(out, dtype=torch.int32)

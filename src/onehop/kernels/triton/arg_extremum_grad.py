@@ -1,7 +1,8 @@
-"""The gradient of max and min that goes to the winners alone, on the GPU.
+"""The gradient of max and min that goes only to the winners, on the GPU.
 
-To x it is a sweep over the transposed graph: of every edge the winners of its destination are read, and the
-gradient only where the edge is the winner. So nothing is atomic, as it would be in a sweep over winners.
+The gradient to x is a sweep over the transposed graph: for every edge, the winners of its destination are
+read, and the gradient is read only if the edge is the winner. So no atomic operations are needed, in contrast
+to a sweep over the winners.
 """
 
 import triton
@@ -47,7 +48,7 @@ def arg_extremum_grad_source_kernel(
 ):
     """Processes rows that are sources: each adds up the gradients of entries that its edges won.
 
-    ``place_ptr`` holds the edges' places in the graph's own order, in the order of the rows here.
+    ``place_ptr`` has the edges' positions in the graph's own order, in the order of the rows here.
     """
     ACC: tl.constexpr = tl.float64 if grad_ptr.dtype.element_ty == tl.float64 else tl.float32
     item, there, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
@@ -58,14 +59,14 @@ def arg_extremum_grad_source_kernel(
         at, live = next_edges(begin, end, step, EDGES)
         target = other_ends(items, at, live)
         winner = columns_of(winner_ptr, target, live, column, WIDTH, WIDTH, -1)
-        # No winner is -2.
+        # No winner has the number -2.
         place = tl.load(place_ptr + at, mask=live, other=-2)[:, :, None]
         hit = winner == place
         where = grad_ptr + target[:, :, None] * GRAD_STRIDE + column[None, None, :]
         part = tl.load(where, mask=hit, other=0).to(ACC)
         if weight_ptr is not None:
             part *= edge_weights(items, weight_ptr, at, live, column, WIDTH, HEADS)
-            # An edge that did not win passes nothing on, though its weight be infinite.
+            # An edge that did not win gets no gradient, even if its weight is infinite.
             part = tl.where(hit, part, 0)
         total += part
     store_results(out_ptr, partial_ptr, row, slot, there, tl.sum(total, axis=1), column, WIDTH)
@@ -89,7 +90,7 @@ def arg_extremum_grad_weight_kernel(
     FEATURES: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Processes rows that are destinations: every edge adds up what it won, over the columns of each head.
+    """Processes rows that are destinations: every edge adds up the entries that it won, for each head.
 
     A head has WIDTH columns.
     """
@@ -117,13 +118,13 @@ def arg_extremum_grad_weight_kernel(
 
 
 def arg_extremum_grad_source(work: Work, plan: TritonPlan, call: ArgExtremumGrad, place: Tensor) -> Tensor:
-    """The gradient to x, [num_src, F].
+    """Return the gradient to x, [num_src, F].
 
     Args:
-        work: Work of the transposed graph.
+        work: The work of the transposed graph.
         plan: The kernels' parameters.
         call: The call.
-        place: int32 [E], in the order of the transposed graph: places of edges in the graph's own order.
+        place: int32 [E], in the order of the transposed graph: the edges' positions in the graph's own order.
     """
     winner, weight, width = call.winner, call.call.weight, call.winner.size(1)
     out = call.grad.new_empty((work.rows, width))
@@ -145,7 +146,7 @@ def arg_extremum_grad_source(work: Work, plan: TritonPlan, call: ArgExtremumGrad
 
 
 def arg_extremum_grad_weight(work: Work, plan: TritonPlan, call: ArgExtremumGrad, weight: Tensor) -> Tensor:
-    """The gradient to the weight, of its shape; ``work`` is of the graph itself."""
+    """Return the gradient to the weight, of its shape; ``work`` is of the graph itself."""
     heads, out = heads_of(weight), weight.new_empty(weight.shape)
     grad, x = rows_of(call.grad), rows_of(call.call.x)
     if x.size(1) == 0 or work.edges == 0:

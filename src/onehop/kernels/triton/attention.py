@@ -34,7 +34,7 @@ from onehop.plans.triton import TritonPlan
 def attend_weights_kernel(
     items, operands, softmax, weights, first, count, base, threshold, factor, kept_factor, FORM: tl.constexpr
 ):
-    """Recomputes the weights from a known softmax; writes [E, H] in the caller's order."""
+    """Recomputes the weights from known softmax statistics; writes [E, H] in the caller's order."""
     item, real, begin, end, longest = tile_items(items, tl.program_id(0), first, count, FORM.ROWS)
     row = item_rows(items, item, real)
     head = tl.program_id(1) * FORM.HEADS + tl.arange(0, FORM.HEADS)
@@ -51,18 +51,18 @@ def attend_weights_kernel(
         _, _, _, score = scored(operands, values, keys, queries, settings, number, inside, head, column, FORM)
         valid = inside[:, :, None] & (head < FORM.H)[None, None, :]
         weight = tl.exp(tl.where(valid, score - less, 0.0)) * inverse
-        # The dot product's weights are returned without dropout and mask.
+        # For the dot product, weights are returned without dropout and mask.
         if FORM.MASK != NO_MASK and FORM.RULE != DOT:
             weight *= masked(operands, number, inside, head, (base, threshold, kept_factor), FORM)
         tl.store(weights + number[:, :, None] * FORM.H + head[None, None, :], weight, mask=valid)
 
 
-# Most bytes of the sums of edge weights' gradients, of which every program has its own.
+# The maximal bytes of the sums of edge weights' gradients; every program has separate sums.
 _WEIGHT_PARTS_BYTES = 2**26
 
 
 def attend(work: Work, plan: TritonPlan, operands: Attention) -> tuple[Tensor, Tensor, Tensor]:
-    """The results of a call; ``work`` is on the device of its operands."""
+    """Return the results of a call; ``work`` is on the device of the operands."""
     call, value, with_weights = AttentionCall(plan, operands), operands.value, operands.with_weights
     heads, width = value.shape[1:]
     out = value.new_empty((work.rows, heads, width))
@@ -85,7 +85,7 @@ def attend(work: Work, plan: TritonPlan, operands: Attention) -> tuple[Tensor, T
 def attend_grad(
     work: Work, transposed: Work, plan: TritonPlan, grad_call: AttentionGrad
 ) -> AttentionGradients:
-    """Gradients of :func:`attend`: a sweep over the rows, then one over the transposed graph's rows.
+    """Return the gradients of :func:`attend`, by a sweep over rows and one over the transposed graph.
 
     Args:
         work: The graph's items, on the device of the operands.
@@ -119,7 +119,7 @@ def _sweep_rows(
     inputs: dict[str, Tensor | None],
     needs: dict[str, bool],
 ) -> dict[str, Tensor | None]:
-    """Gradients of destinations and edges, by name; also fills in the statistics for the other sweep."""
+    """Return gradients of destinations and edges, by name; also fill in statistics for the other sweep."""
     operands, plan, acc = call.operands, call.plan, call.acc
     with_weights = inputs["grad_weights"] is not None
     att = call.packed.att if needs["att"] else None
@@ -128,7 +128,7 @@ def _sweep_rows(
     slots = None if query is None else work.slots_like(query.flatten(1), acc)
     launches = buckets(work, plan)
     if att is not None:
-        # The sum of edge weights' gradients needs registers, so tiles are smaller than elsewhere.
+        # The sum of edge weights' gradients needs registers, so tiles are smaller here than in other kernels.
         fewer = 1 if operands.edge is None and operands.value.itemsize > 2 else 2
         launches = [
             replace(bucket, rows=max(bucket.rows // 2, 1), edges=max(bucket.edges // fewer, 1))
@@ -146,7 +146,7 @@ def _sweep_rows(
     programs = [bucket.programs for bucket in launches]
     att_parts = weight_parts = None
     if att is not None or edge_weight is not None:
-        # Sums over all edges are private to a program, so there are as many as run at once.
+        # Sums over all edges are private to each program, so there are only as many programs as run at once.
         sums = {"att_parts": att is not None, "weight_parts": edge_weight is not None}
         typed = {**tensors, **{name: inputs["statistics"] for name, there in sums.items() if there}}
         most = [call.resident(attend_grad_dst_kernel, work, bucket, typed, **choices) for bucket in launches]
@@ -176,7 +176,7 @@ def _sweep_rows(
 def _sweep_columns(
     call: AttentionCall, work: Work, inputs: dict[str, Tensor | None], needs: dict[str, bool]
 ) -> dict[str, Tensor | None]:
-    """Gradients of sources, by name."""
+    """Return gradients of sources, by name."""
     results = {name: _empty_like(call, name, needs) for name in ("value", "key")}
     slots = [
         None if each is None else work.slots_like(each.flatten(1), call.acc) for each in results.values()
@@ -202,5 +202,5 @@ def _sweep_columns(
 
 
 def _empty_like(call: AttentionCall, name: str, needs: dict[str, bool]) -> Tensor | None:
-    """Room for the gradient of an operand, as it is packed; None where it is not wanted."""
+    """Return memory for the gradient of a packed operand; None if the gradient is not needed."""
     return torch.empty_like(getattr(call.packed, name)) if needs[name] else None

@@ -16,12 +16,12 @@ from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 from onehop.plans.triton_default import power_of_two
 
-# Of NVIDIA's GPUs since compute capability 8.0 (CUDA C++ Programming Guide, table of technical
-# specifications): registers are handed out to a warp by 256, a multiprocessor holds at most 32 blocks, and
-# 1 KB of shared memory goes to the system for each of these.
+# For NVIDIA's GPUs since compute capability 8.0 (CUDA C++ Programming Guide, table of technical
+# specifications): registers are allocated to a warp in units of 256, a multiprocessor runs at most 32 blocks,
+# and the system reserves 1 KB of shared memory for each block.
 _REGISTERS_AT_A_TIME = 256
 _MOST_PROGRAMS = 32
-# Of a multiprocessor, from the same table, where torch does not say.
+# Registers of a multiprocessor, from the same table, if torch does not report them.
 _REGISTERS = 65_536
 _SYSTEM_BYTES = 1024
 
@@ -32,10 +32,10 @@ class Multiprocessors:
 
     Attributes:
         count: Number of multiprocessors.
-        registers: 32-bit registers of each.
-        threads: Most threads of each.
-        shared_bytes: Shared memory of each.
-        warp_threads: Threads of a warp.
+        registers: Number of 32-bit registers of each multiprocessor.
+        threads: Maximal number of threads of each multiprocessor.
+        shared_bytes: Bytes of shared memory of each multiprocessor.
+        warp_threads: Number of threads of a warp.
     """
 
     count: int
@@ -45,12 +45,12 @@ class Multiprocessors:
     warp_threads: int
 
     def programs_on_each(self, registers: int, shared_bytes: int, num_warps: int) -> int:
-        """Programs that one multiprocessor runs at once; at least 1.
+        """Return the number of programs that one multiprocessor runs at once; at least 1.
 
         Args:
-            registers: Of a thread.
-            shared_bytes: Of a program.
-            num_warps: Of a program.
+            registers: Number of registers of a thread.
+            shared_bytes: Bytes of shared memory of a program.
+            num_warps: Number of warps of a program.
         """
         of_warp = -(-registers * self.warp_threads // _REGISTERS_AT_A_TIME) * _REGISTERS_AT_A_TIME
         by_registers = self.registers // (of_warp * num_warps)
@@ -61,7 +61,7 @@ class Multiprocessors:
 
 @lru_cache(maxsize=16)
 def multiprocessors(device: torch.device) -> Multiprocessors:
-    """A GPU's multiprocessors, as torch describes them."""
+    """Return a GPU's multiprocessors, as torch describes them."""
     properties = torch.cuda.get_device_properties(device)
     return Multiprocessors(
         properties.multi_processor_count,
@@ -73,11 +73,11 @@ def multiprocessors(device: torch.device) -> Multiprocessors:
 
 
 def resident_programs(compiled: Any, of: Multiprocessors) -> int:
-    """Programs of a compiled kernel that a device runs at once.
+    """Return the number of programs of a compiled kernel that a device runs at once.
 
     Args:
-        compiled: What triton's ``warmup`` returns.
-        of: The device's.
+        compiled: The result of triton's ``warmup``.
+        of: The device's multiprocessors.
     """
     compiled._init_handles()  # reads the registers from the driver, as a launch does
     metadata = compiled.metadata
@@ -88,13 +88,13 @@ _WORD = 2**32
 
 
 def two_parts(number: float) -> tuple[float, float]:
-    """A number as the sum of two 32-bit ones, which kernels take; together they have 48 bits."""
+    """Return a number as the sum of two float32 numbers, as kernels take it; together they have 48 bits."""
     high = ctypes.c_float(number).value
     return high, number - high
 
 
 def dropout_words(operands: Attention) -> dict[str, int]:
-    """``base`` and ``threshold`` of :func:`onehop.kernels.triton.attention_parts.multipliers`.
+    """Return ``base`` and ``threshold`` for :func:`onehop.kernels.triton.attention_parts.multipliers`.
 
     The base is the part of :func:`onehop.reference.dropout.dropout_mask` that depends on the seed only.
     """
@@ -103,7 +103,7 @@ def dropout_words(operands: Attention) -> dict[str, int]:
 
 
 def _signed(word: int) -> int:
-    """An unsigned word of 32 bits as the signed number of the same bits, so that its type is always int32."""
+    """Return an unsigned 32-bit word as the signed number with the same bits, so its type is always int32."""
     return word - _WORD if word >= _WORD // 2 else word
 
 
@@ -117,9 +117,9 @@ def _mix(x: int) -> int:
 _RULES = {"gat": 0, "gatv2": 1, "dot": 2}
 _EDGE_ROWS, _EDGE_PROJECTED = 1, 2
 _MASK_TENSOR, _MASK_DROPOUT = 1, 2
-# Programs that share all tiles where there is no device: in the interpreter.
+# Number of programs that share all tiles if there is no GPU, that is, in the interpreter.
 WITHOUT_DEVICE = 1024
-# Programs that a device runs at once, by kernel and form.
+# Numbers of programs that a device runs at once, by kernel and form.
 _RESIDENT: dict[tuple[Any, ...], int] = {}
 
 
@@ -229,9 +229,9 @@ class AttentionCall:
         numbered: bool = False,
         **choices: bool,
     ) -> None:
-        """Launches a kernel over a bucket: a program a tile, or a given number that share the tiles.
+        """Launches a kernel over a bucket, with one program per tile, or a given number that share the tiles.
 
-        ``numbered``: it reads or writes data per edge besides operands.
+        ``numbered``: whether the kernel reads or writes data per edge besides operands.
         """
         form, arguments = self._arguments(bucket, tensors, all_heads, choices)
         grid = (bucket.programs if programs is None else programs, self._head_tiles(form))
@@ -248,9 +248,10 @@ class AttentionCall:
         numbered: bool = False,
         **choices: bool,
     ) -> int:
-        """Programs over a bucket's tiles that the device runs at once, for each tile of heads.
+        """Return how many programs over a bucket's tiles the device runs at once, for each tile of heads.
 
-        It takes the arguments of :meth:`run`. Without a GPU, as in the interpreter, it is a fixed number.
+        It takes the arguments of :meth:`run`. Without a GPU, as in the interpreter, the result is a fixed
+        number.
         """
         device = self.operands.value.device
         if device.type != "cuda":
@@ -274,7 +275,7 @@ class AttentionCall:
         all_heads: bool,
         choices: Mapping[str, bool],
     ) -> tuple[AttentionConstants, dict[str, Any]]:
-        """The form of a launch, and all that goes by name."""
+        """Return the compile-time form of a launch, and its keyword arguments."""
         form = replace(
             self.form,
             HEADS=power_of_two(self.form.H) if all_heads else self.form.HEADS,
@@ -285,7 +286,7 @@ class AttentionCall:
         return form, {**tensors, **self.numbers, **bounds, "FORM": form, **choices, **bounded(self.plan)}
 
     def _per_edge(self, numbered: bool) -> bool:
-        """True if data are read or written for every edge."""
+        """Return whether data are read or written for every edge."""
         return numbered or self.form.EDGE != 0 or self.form.MASK != 0
 
     @staticmethod

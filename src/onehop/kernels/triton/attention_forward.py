@@ -1,4 +1,4 @@
-"""Attention over each row's edges: scores, softmax and weighted sum in one pass; the fix-up of split rows."""
+"""Attention over each row's edges: scores, softmax and weighted sum in one pass; the merge of split rows."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -28,7 +28,7 @@ from onehop.plans.triton_default import power_of_two
 
 @triton.jit
 def usable(largest):
-    """The shift of scores before the exponential; a row with only -inf keeps its -inf."""
+    """Return the shift of scores before the exponential; 0 if all scores are -inf, which then stay -inf."""
     return tl.where(largest == float("-inf"), 0.0, largest)
 
 
@@ -50,8 +50,8 @@ def attend_kernel(
 ):
     """Processes ROWS items per program, EDGES edges of each at a time, for HEADS heads.
 
-    Every one of the EDGES lanes keeps its own online softmax, so that the loop has no operation across lanes;
-    they are merged at the end. Items of split rows store largest scores, sums and rows in their slots.
+    Each of the EDGES lanes has its own online softmax, so that the loop has no operation across lanes; the
+    lanes are merged at the end. Items of split rows store largest scores, sums and rows in their slots.
     """
     item, real, begin, end, longest = tile_items(items, tl.program_id(0), first, count, FORM.ROWS)
     row, slot = item_places(items, item, real)
@@ -88,7 +88,7 @@ def attend_kernel(
     row_sum = tl.sum(rows * share[:, :, :, None], 1)
 
     whole = real & (slot < 0)
-    # For rows without edges, and for padding heads.
+    # This is true for rows without edges, and for padding heads.
     nothing = (begin == end)[:, None] | (head >= FORM.H)[None, :]
     inverse = tl.where(nothing, 0.0, 1.0 / tl.where(nothing, 1.0, total_of_row))
     store_head_numbers(softmax, 2 * row, whole, less, head, FORM.H)
@@ -118,7 +118,8 @@ def merge_kernel(
 ):
     """Merges one group of slots per program, for HEADS heads: into its row, or into a slot of the next level.
 
-    LANES slots at a time; each lane merges its own, and the lanes are merged as a tree at the end.
+    LANES slots are read at a time; each lane merges its own slots, and the lanes are merged as a tree at the
+    end.
     """
     ACC: tl.constexpr = slot_rows.dtype.element_ty
     group = tl.program_id(0)
@@ -151,7 +152,7 @@ def merge_kernel(
     share = tl.exp(largest - usable(highest)[None, :])
     total_of_row = tl.sum(total * share, 0)
     row_sum = tl.sum(rows * share[:, :, None], 0)
-    # A row without edges may be among these, with no slot.
+    # A row without edges, which has no slot, may be among these rows.
     inverse = 1.0 / tl.where(heads_there & (first < end), total_of_row, 1.0)
     if next_rows is not None:
         slot = tl.load(items.slot + group).to(tl.int64)
@@ -168,7 +169,7 @@ def merge_kernel(
     tl.store(out + row * (H * V) + within, row_sum * inverse[:, None], mask=there)
 
 
-# A thread's bytes of a tile, and the warps of a program that merges, which is one of few.
+# The bytes of a tile per thread, and the warps of a program that merges, of which there are few.
 _BYTES = 64
 _WARP = 32
 _MOST_LANES = 32
@@ -185,10 +186,10 @@ def merge(
     """Merges the slots of split rows.
 
     Args:
-        merges: The levels of the merge, a launch each.
+        merges: The levels of the merge; each is one launch.
         slots: acc [slots, 2, H], largest scores and sums of exponentials; and acc [slots, H, V].
         results: The output [rows, H, V], and acc [rows, 2, H].
-        heads_at_a_time: Heads of a program. A power of two.
+        heads_at_a_time: Number of heads of a program, a power of two.
         plan: The plan of the kernel that filled the slots.
     """
     softmax, rows = slots

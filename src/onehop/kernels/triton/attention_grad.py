@@ -39,7 +39,7 @@ def store_edge_gradients(
     FOR_EDGE: tl.constexpr,
     FOR_EDGE_WEIGHT: tl.constexpr,
 ):
-    """Stores the gradient of edges' features, [rows, edges, heads, columns]: as it is, or projected back."""
+    """Stores the gradient of edge features, [rows, edges, heads, columns], unchanged or projected back."""
     within = head[:, None] * form.D + column[None, :]
     there = (head < form.H)[:, None] & (column < form.D)[None, :]
     if form.EDGE == EDGE_PROJECTED:
@@ -55,7 +55,7 @@ def store_edge_gradients(
                 place = weight_parts + (tl.program_id(0) * form.K + k) * (form.H * form.D) + within
                 before = tl.load(place, mask=there, other=0.0)
                 tl.store(place, before + part, mask=there)
-                # Another thread may read it in the next iteration.
+                # Another thread may read this data in the next iteration.
                 tl.debug_barrier()
     elif FOR_EDGE:
         place = grad_edge + number[:, :, None, None] * (form.H * form.D) + within[None, None, :, :]
@@ -92,9 +92,9 @@ def attend_grad_dst_kernel(
 ):
     """Processes tiles of ROWS items, one after another; sums over all edges are private to each program.
 
-    Statistics, [rows, 2, H], are for the sweep over sources: the logarithm of the sum of exponentials, and
-    the row's sum of weights times their gradients, which is grad . out. All pieces of a split row write the
-    same values.
+    The statistics, [rows, 2, H], are for the sweep over sources: the logarithm of the sum of exponentials,
+    and the row's sum of weights times their gradients, which equals grad . out. All pieces of a split row
+    write the same values.
     """
     head = tl.program_id(1) * FORM.HEADS + tl.arange(0, FORM.HEADS)
     column, value_column = tl.arange(0, FORM.BLOCK_D), tl.arange(0, FORM.BLOCK_V)

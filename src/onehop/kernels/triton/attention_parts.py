@@ -6,17 +6,17 @@ Tiles have the axes [rows, edges of a row, heads, columns]; "rows" are pieces of
 import triton
 import triton.language as tl
 
-# Formula of the scores (onehop.kernels.attention_operands.Rule).
+# The formula of the scores (onehop.kernels.attention_operands.Rule).
 GAT = tl.constexpr(0)
 GATV2 = tl.constexpr(1)
 DOT = tl.constexpr(2)
 
-# Kind of the edges' features.
+# The kind of edge features.
 NO_EDGE = tl.constexpr(0)
 EDGE_ROWS = tl.constexpr(1)
 EDGE_PROJECTED = tl.constexpr(2)
 
-# Kind of the factors of the softmaxed weights.
+# The kind of factors of the weights after the softmax.
 NO_MASK = tl.constexpr(0)
 MASK_TENSOR = tl.constexpr(1)
 MASK_DROPOUT = tl.constexpr(2)
@@ -70,7 +70,7 @@ def store_sums(sums, out, slots, row, slot, real, head, column, D: tl.constexpr,
 
 @triton.jit
 def mix(x):
-    """``lowbias32``, as in :func:`onehop.reference.dropout.mix`; uint32."""
+    """Return the hash ``lowbias32`` of x, uint32, as in :func:`onehop.reference.dropout.mix`."""
     x = x ^ (x >> 16)
     x = x * 0x7FEB352D
     x = x ^ (x >> 15)
@@ -91,9 +91,10 @@ def multipliers(
     MASK: tl.constexpr,
     ACC: tl.constexpr,
 ):
-    """The factors of the weights, [rows, edges, heads]: a mask's entries, or 0 and ``kept_factor``.
+    """Return the factors of the weights, [rows, edges, heads]: a mask's entries, or 0 and ``kept_factor``.
 
-    The dropout of :func:`onehop.reference.dropout.dropout_mask`; ``base`` and ``threshold`` are its words.
+    The dropout is that of :func:`onehop.reference.dropout.dropout_mask`; ``base`` and ``threshold`` are its
+    words.
     """
     if MASK == MASK_TENSOR:
         return head_numbers(mask, number, inside, head, H, ACC)
@@ -108,5 +109,5 @@ def multipliers(
 
 @triton.jit
 def number_of_two(high, low, ACC: tl.constexpr):
-    """A number that was passed in two parts, since kernels take 32-bit numbers."""
+    """Return a number that was passed in two parts, because kernels take 32-bit numbers."""
     return tl.full([], high, ACC) + tl.full([], low, ACC)

@@ -1,4 +1,4 @@
-"""Scores of attention, and gradients to them, edge by edge: for sweeps over rows of either end.
+"""Attention scores and their gradients, edge by edge, for sweeps over the rows of either end.
 
 ``operands`` and ``form`` are ``Operands`` and ``AttentionForm`` of :mod:`.attention_call`. One end of the
 edges is a tile's row, [rows, 1, heads, columns]; the other one is gathered, [rows, edges, heads, columns].
@@ -24,19 +24,19 @@ from onehop.kernels.triton.attention_parts import (
 
 @triton.jit
 def leaky(x, slope):
-    """Leaky relu."""
+    """Return the leaky relu of x."""
     return tl.where(x > 0, x, x * slope)
 
 
 @triton.jit
 def through_leaky(grad, x, slope):
-    """The gradient to the argument of a leaky relu."""
+    """Return the gradient to the argument of a leaky relu."""
     return tl.where(x > 0, grad, grad * slope)
 
 
 @triton.jit
 def of_sources(operands, row, inside, head, column, value_column, form: tl.constexpr):
-    """Values and keys; without keys, values are returned twice."""
+    """Load values and keys; without keys, return values twice."""
     values = feature_rows(operands.value, row, inside, head, value_column, form.H, form.V, form.ACC)
     if form.RULE == GAT:
         return values, head_numbers(operands.key, row, inside, head, form.H, form.ACC)
@@ -48,7 +48,7 @@ def of_sources(operands, row, inside, head, column, value_column, form: tl.const
 
 @triton.jit
 def of_destinations(operands, row, inside, head, column, form: tl.constexpr):
-    """Queries."""
+    """Load queries."""
     if form.RULE == GAT:
         return head_numbers(operands.query, row, inside, head, form.H, form.ACC)
     else:
@@ -57,7 +57,7 @@ def of_destinations(operands, row, inside, head, column, form: tl.constexpr):
 
 @triton.jit
 def of_edges(operands, number, inside, head, column, form: tl.constexpr):
-    """Edges' features, as stored or projected by ``edge_weight``."""
+    """Load edge features, as stored or projected by ``edge_weight``."""
     if form.RULE == GAT:
         return head_numbers(operands.edge, number, inside, head, form.H, form.ACC)
     elif form.EDGE == EDGE_ROWS:
@@ -76,7 +76,7 @@ def of_edges(operands, number, inside, head, column, form: tl.constexpr):
 
 @triton.jit
 def score_settings(operands, factor, head, column, form: tl.constexpr):
-    """GATv2's attention vector, [1, 1, heads, columns], and the leaky relu's slope or the scale of products.
+    """Return GATv2's attention vector, [1, 1, heads, columns], and the slope or the scale of products.
 
     For the other rules, the first is an unused scalar.
     """
@@ -91,7 +91,7 @@ def score_settings(operands, factor, head, column, form: tl.constexpr):
 
 @triton.jit
 def scored(operands, values, keys, queries, settings, number, inside, head, column, form: tl.constexpr):
-    """Values and keys including edge features, the argument of the leaky relu, and scores.
+    """Return values and keys including edge features, the argument of the leaky relu, and scores.
 
     For the rule without a leaky relu, the score is returned instead of its argument.
     """
@@ -129,10 +129,10 @@ def weights_and_slopes(
     form: tl.constexpr,
     WEIGHTS: tl.constexpr,
 ):
-    """The weights of the sum over values, and the gradients to scores, [rows, edges, heads].
+    """Return the weights of the sum over values, and the gradients to scores, [rows, edges, heads].
 
-    ``normaliser`` is the logarithm of the row's sum of exponentials, ``product`` its sum of weights times
-    their gradients.
+    ``normaliser`` is the logarithm of the row's sum of exponentials, and ``product`` is the row's sum of
+    weights times their gradients.
     """
     valid = inside[:, :, None] & (head < form.H)[None, None, :]
     weight = tl.exp(tl.where(valid, score - normaliser, float("-inf")))
@@ -153,7 +153,7 @@ def weights_and_slopes(
 
 @triton.jit
 def masked(operands, number, inside, head, dropout, form: tl.constexpr):
-    """The factors of the weights; ``dropout``: base, threshold, and the kept factor in two parts."""
+    """Return the factors of the weights; ``dropout`` is base, threshold, and the kept factor in two parts."""
     base, threshold, kept_factor = dropout
     return multipliers(
         operands.mask,

@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 
-# bfloat16 and asynchronous copies need at least this generation of NVIDIA's GPUs.
+# bfloat16 and asynchronous copies need at least this compute capability of NVIDIA's GPUs.
 LEAST_CAPABILITY = (8, 0)
-# The oldest version that the kernels were compiled with (make test-triton); torch 2.8 brings it, and 2.6 3.2.
+# The oldest version with which the kernels were compiled (make test-triton); torch 2.8 includes it, torch 2.6
+# has 3.2.
 LEAST_TRITON = (3, 4)
 
 
@@ -29,7 +30,7 @@ def not_installed() -> str | None:
 
 
 def missing() -> str | None:
-    """Return why the kernels can run on no tensors in this process; None if they can."""
+    """Return why the kernels cannot run at all in this process; None if they can."""
     reason = not_installed()
     if reason is not None:
         return reason
@@ -61,7 +62,7 @@ def refuses(device: torch.device) -> str | None:
 
 @lru_cache(maxsize=16)
 def machine(device: torch.device) -> dict[str, Any]:
-    """The properties that must agree for a tuned plan to be valid on this device: "gpu" is its name."""
+    """Return the properties that must agree for a tuned plan to be valid on a device; "gpu" is its name."""
     if device.type == "cpu":
         gpu, capability = "Triton's interpreter", "none"
     else:
@@ -71,18 +72,18 @@ def machine(device: torch.device) -> dict[str, Any]:
 
 
 def current() -> torch.device:
-    """The device that the kernels use if no tensor determines it."""
+    """Return the device that the kernels use if no tensor determines it."""
     return torch.device("cpu") if interpreted() else torch.device("cuda", torch.cuda.current_device())
 
 
 @lru_cache(maxsize=1)
 def version() -> str:
-    """Version of triton, without importing it."""
+    """Return the version of triton, without importing it."""
     return importlib.metadata.version("triton")
 
 
 def installed() -> tuple[int, ...]:
-    """(major, minor) of triton's version."""
+    """Return (major, minor) of triton's version."""
     return tuple(int(part) for part in version().split(".")[:2])
 
 

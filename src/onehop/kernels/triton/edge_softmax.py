@@ -30,10 +30,10 @@ def edge_softmax_kernel(
     EDGES: tl.constexpr,
     HEADS: tl.constexpr,
 ):
-    """Computes largest score and sum of exponentials of ROWS items, then their shares.
+    """Computes the largest score and the sum of exponentials of ROWS items, then their softmax.
 
-    Pieces of split rows store the two in their slots, [slots, 2, H]. With FINISH, only the shares of such
-    pieces are written, from the slots, which then hold the whole row's values.
+    Pieces of split rows store the two numbers in their slots, [slots, 2, H]. With FINISH, only the results of
+    such pieces are written; the slots then have the whole row's values.
     """
     ACC: tl.constexpr = tl.float64 if scores.dtype.element_ty == tl.float64 else tl.float32
     item, real, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
@@ -120,7 +120,7 @@ def edge_softmax_grad_kernel(
     EDGES: tl.constexpr,
     HEADS: tl.constexpr,
 ):
-    """Computes the row's sum of shares times gradients; then share times (gradient less that sum).
+    """Computes the row's sum s of softmax times gradient, then softmax times (gradient - s).
 
     The slots, [slots, H], are used as in :func:`edge_softmax_kernel`.
     """
@@ -173,19 +173,19 @@ def merge_sums_kernel(cut_begin, slots, H: tl.constexpr, LANES: tl.constexpr, HE
         tl.store(place, tl.broadcast_to(total[None, :], [LANES, HEADS]), mask=there)
 
 
-# Of a program that merges, which is one of few: warps, and numbers that it reads at a time.
+# For programs that merge, of which there are few: the number of warps, and of numbers read at a time.
 _MERGING_WARPS = 8
 _MERGED_NUMBERS = 1024
 
 
 def edge_softmax(work: Work, plan: TritonPlan, call: EdgeSoftmax) -> Tensor:
-    """[E, H], the result of a call; ``work`` is on the device of the scores."""
+    """Return the result of a call, [E, H]; ``work`` is on the device of the scores."""
     operands = (call.scores.contiguous(),)
     return _two_passes(work, plan, edge_softmax_kernel, merge_softmax_kernel, operands, 2)
 
 
 def edge_softmax_grad(work: Work, plan: TritonPlan, call: EdgeSoftmaxGrad) -> Tensor:
-    """[E, H], the result of a call."""
+    """Return the result of a call, [E, H]."""
     operands = (call.softmax.contiguous(), call.grad.contiguous())
     return _two_passes(work, plan, edge_softmax_grad_kernel, merge_sums_kernel, operands, 1)
 
@@ -193,7 +193,7 @@ def edge_softmax_grad(work: Work, plan: TritonPlan, call: EdgeSoftmaxGrad) -> Te
 def _two_passes(
     work: Work, plan: TritonPlan, kernel: Any, merge: Any, operands: tuple[Tensor, ...], numbers: int
 ) -> Tensor:
-    """Runs whole rows at once; pieces of split rows in two launches, with a merge of ``numbers`` between."""
+    """Runs whole rows in one launch, and split rows in two, with a merge of ``numbers`` in between."""
     first = operands[0]
     out, heads = first.new_empty(first.shape), first.size(1)
     if out.numel() == 0:

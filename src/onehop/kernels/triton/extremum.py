@@ -1,7 +1,7 @@
-"""Max and min on the GPU, with what their gradient needs: where each was found, or how many edges tie.
+"""Max and min on the GPU, with data for their gradient: the edge of each extremum, or the number of ties.
 
-Both are one number, the state of an element: 0 before an edge was seen, 1 + p where one edge reaches it, at
-position p of its row, and -n where n edges do.
+Both are encoded in one number, the state of an element: 0 before any edge, 1 + p if only the edge at position
+p of the row equals the extremum, and -n if n edges do.
 """
 
 import torch
@@ -26,33 +26,33 @@ from onehop.plans.triton import TritonPlan
 
 @triton.jit
 def weighed(x, weight, ADDS: tl.constexpr):
-    """Messages: features with weights added, or multiplied by weights."""
+    """Return messages: features plus weights, or times weights."""
     if ADDS:
         return x + weight
     else:
         return x * weight
 
 
-# Numbers of float32 are exact up to here; a single edge further back is saved as a tie of one.
+# Integers are exact in float32 up to this number; a single edge at a later position is saved as a tie of one.
 LAST_POSITION = tl.constexpr(2**24)
 
 
 @triton.jit
 def edges_of(state):
-    """Number of edges that a state stands for."""
+    """Return the number of edges that a state counts."""
     return tl.where(state > 0, 1, -state)
 
 
 @triton.jit
 def tied(one, other):
-    """The state of two parts of a row with the same extremum."""
+    """Return the joint state of two parts of a row with the same extremum."""
     both = (one != 0) & (other != 0)
     return tl.where(both, -(edges_of(one) + edges_of(other)), one + other)
 
 
 @triton.jit
 def saved_of(state):
-    """The saved form of a state: the number of edges; of one edge minus its state, if that is exact."""
+    """Return the saved form of a state: the number of edges, or, for one edge, minus the state if exact."""
     single = (state > 0) & (state <= LAST_POSITION)
     return tl.where(single, -state, edges_of(state))
 
@@ -80,11 +80,11 @@ def extremum_kernel(
     FEATURES: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Keeps in every lane of a tile the extremum of its edges and its state; NaN propagates.
+    """Keeps, in every lane of a tile, the extremum of its edges and its state; NaN propagates.
 
-    ``states_ptr``, of the layout of x, holds the state of each element of x if these are extrema themselves.
-    ``row_begin_ptr`` holds the first edge of every row; without it no states are kept. With ROUNDS, messages
-    are rounded to the dtype of x, as torch's are.
+    If x are extrema of slots, ``states_ptr``, with the layout of x, has the state of each element.
+    ``row_begin_ptr`` has the first edge of every row; if it is None, no states are kept. With ROUNDS,
+    messages are rounded to the dtype of x, as in torch.
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     WORST: tl.constexpr = float("-inf") if LARGEST else float("inf")
@@ -139,17 +139,17 @@ def extremum_kernel(
 def extremum(
     work: Work, plan: TritonPlan, call: Extremum, row_begin: Tensor | None
 ) -> tuple[Tensor, Tensor | None]:
-    """The largest or smallest message of every row; 0 for rows without edges.
+    """Return the largest or smallest message of every row; 0 for rows without edges.
 
     Args:
         work: The graph's items, on the device of the features.
         plan: The kernels' parameters.
-        call: The call. Where its result is widened, messages are not rounded to the dtype of x.
-        row_begin: [rows], the first edge of every row: what the gradient needs is returned too. None: not.
+        call: The call. If the result is widened, messages are not rounded to the dtype of x.
+        row_begin: [rows], the first edge of every row, to also return data for the gradient; or None.
 
     Returns:
-        [rows, F], and, with ``row_begin``, acc [rows, F]: -1 - p where a single edge reaches it, at position
-        p of its row; else the number of edges that do, 0 where it is NaN.
+        [rows, F], and, with ``row_begin``, acc [rows, F]: -1 - p if only the edge at position p of the row
+        equals the extremum; else the number of edges that do, and 0 if the extremum is NaN.
     """
     x, weight, widen = call.x, call.weight, call.widen
     acc = accumulator(x.dtype)

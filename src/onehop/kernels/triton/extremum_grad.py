@@ -1,8 +1,9 @@
 """Gradients of max and min on the GPU.
 
-The gradient to x goes by the position in its row of the edge that was saved for an element: where an edge is
-not that, nothing but two bytes is read. Where several edges tie, where the extremum is NaN, and where a
-gradient is not finite, which torch spreads over the row, every message is compared with the extremum again.
+For each element, the forward pass saved the position in its row of the edge that reached the extremum. For an
+edge at another position, the gradient to x reads only two bytes. If several edges tie, the extremum is NaN,
+or a gradient is not finite (torch spreads such a gradient over the row), every message is compared with the
+extremum again.
 """
 
 from typing import NamedTuple
@@ -30,9 +31,9 @@ from onehop.kernels.triton.launch import on_device_of, packed, rows_of, sweep
 from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 
-# Of a mark: this element's messages are compared again.
+# The mark of elements whose messages are compared again.
 COMPARED = tl.constexpr(0)
-# The largest mark; a single edge further back in its row is found by comparison. Marks are 16 bits.
+# The largest mark; marks have 16 bits. A single edge at a later position in its row is found by comparison.
 LAST_MARK = tl.constexpr(2**16 - 1)
 _BLOCK = 1024
 _BLOCK_WARPS = 4
@@ -79,8 +80,8 @@ def extremum_grad_source_kernel(
 ):
     """Processes rows that are sources: each collects the shares of destinations whose extremum it is.
 
-    ``mark_ptr``, of the layout of the shares, holds marks of elements; ``edge_mark_ptr`` those of edges, in
-    the order of the rows here.
+    ``mark_ptr``, with the layout of the shares, has the marks of elements; ``edge_mark_ptr`` has the marks of
+    edges, in the order of the rows here.
     """
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     item, there, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
@@ -106,7 +107,7 @@ def extremum_grad_source_kernel(
             message = weighed(values, weight, ADDS)
         if ROUNDS:
             message = message.to(x_ptr.dtype.element_ty).to(ACC)
-        # Products propagate what is not finite as NaN, as torch's do.
+        # As in torch, products turn values that are not finite into NaN.
         part = tl.where(compared, (message == extremum).to(ACC) * share, share)
         if weight_ptr is not None and not ADDS:
             part *= weight
@@ -134,7 +135,7 @@ def extremum_grad_weight_kernel(
     FEATURES: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Processes rows that are destinations: every edge sums its parts of their shares, over all columns."""
+    """Processes rows that are destinations: every edge sums its parts of the shares, over all columns."""
     ACC: tl.constexpr = tl.float64 if x_ptr.dtype.element_ty == tl.float64 else tl.float32
     item, there, begin, end, longest = tile_items(items, tl.program_id(0), first, count, ROWS)
     row = item_rows(items, item, there)
@@ -165,8 +166,8 @@ class Shares(NamedTuple):
 
     Attributes:
         share: acc [num_dst, F], contiguous.
-        mark: int16 [num_dst, F], the marks of elements: 1 + p where the one edge at position p of its row has
-            all of the share; 0 where messages must be compared.
+        mark: int16 [num_dst, F], the marks of elements: 1 + p if the single edge at position p of its row
+            gets the whole share; 0 if messages must be compared.
     """
 
     share: Tensor
@@ -174,7 +175,7 @@ class Shares(NamedTuple):
 
 
 def extremum_shares(call: ExtremumGrad) -> Shares:
-    """Divides the gradients of a call among ties: one pass over the destinations."""
+    """Divides the gradients of a call among ties, in one pass over the destinations."""
     share, mark = torch.empty_like(call.ties), torch.empty_like(call.ties, dtype=torch.int16)
     count = share.numel()
     if count:
@@ -191,15 +192,15 @@ def extremum_shares(call: ExtremumGrad) -> Shares:
 def extremum_grad_source(
     work: Work, plan: TritonPlan, call: ExtremumGrad, shares: Shares, edge_marks: Tensor
 ) -> Tensor:
-    """The gradient of max or min with respect to x, acc [num_src, F].
+    """Return the gradient of max or min with respect to x, acc [num_src, F].
 
     Args:
-        work: Work of the transposed graph.
+        work: The work of the transposed graph.
         plan: The kernels' parameters.
         call: The call.
-        shares: Its gradient, divided among the ties.
+        shares: The call's gradient, divided among the ties.
         edge_marks: int16 [E], in the order of the transposed graph: 1 + the position of the edge in its
-            destination's row, in 16 bits; 0 for edges beyond the largest mark.
+            destination's row, in 16 bits; 0 for positions beyond the largest mark.
     """
     x, extremum, weight = rows_of(call.call.x), rows_of(call.extremum), call.call.weight
     out = shares.share.new_empty((work.rows, x.size(1)))
@@ -225,7 +226,7 @@ def extremum_grad_source(
 def extremum_grad_weight(
     work: Work, plan: TritonPlan, call: ExtremumGrad, weight: Tensor, share: Tensor
 ) -> Tensor:
-    """The gradient of max or min with respect to the weights: acc [E]; ``work`` is of the graph itself."""
+    """Return the gradient of max or min with respect to weights, acc [E]; ``work`` is of the graph itself."""
     x, extremum, weight = rows_of(call.call.x), rows_of(call.extremum), weight.contiguous()
     out = share.new_empty(work.edges)
     if x.size(1) == 0 or work.edges == 0:

@@ -1,4 +1,4 @@
-"""Index arithmetic of programs: their items, the items' edges, and the destination of results.
+"""Index arithmetic of programs: their items, the items' edges, and where results are stored.
 
 ``items`` is :class:`onehop.kernels.triton.launch.Items`.
 """
@@ -9,7 +9,7 @@ import triton.language as tl
 
 @triton.jit
 def tile_items(items, tile, first, count, ROWS: tl.constexpr):
-    """A tile's items, [rows]: numbers, a mask, first edges and ends; and the longest's number of edges.
+    """Return a tile's items, [rows]: numbers, mask, first edges and ends; and the longest item's length.
 
     The first item of a tile is its longest. Items beyond the last one have no edges.
     """
@@ -23,13 +23,13 @@ def tile_items(items, tile, first, count, ROWS: tl.constexpr):
 
 @triton.jit
 def item_rows(items, item, there):
-    """Rows of items, [rows], int64."""
+    """Return the rows of items, [rows], int64."""
     return tl.load(items.row + item, mask=there, other=0).to(tl.int64)
 
 
 @triton.jit
 def item_slots(items, item, there):
-    """Slots of pieces of split rows; -1 for whole rows. [rows], int64."""
+    """Return the slots of pieces of split rows, -1 for whole rows, [rows], int64."""
     if items.slot is not None:
         return tl.load(items.slot + item, mask=there, other=-1).to(tl.int64)
     else:
@@ -38,20 +38,20 @@ def item_slots(items, item, there):
 
 @triton.jit
 def item_places(items, item, there):
-    """Rows and slots of items, as :func:`item_rows` and :func:`item_slots` return them."""
+    """Return rows and slots of items; see :func:`item_rows` and :func:`item_slots`."""
     return item_rows(items, item, there), item_slots(items, item, there)
 
 
 @triton.jit
 def next_edges(begin, end, done, EDGES: tl.constexpr):
-    """Positions of each item's next edges, [rows, edges], and their mask."""
+    """Return the positions of each item's next edges, [rows, edges], and their mask."""
     at = begin[:, None] + done + tl.arange(0, EDGES)[None, :]
     return at, at < end[:, None]
 
 
 @triton.jit
 def other_ends(items, at, inside):
-    """The columns of the edges at these positions, int64."""
+    """Return the columns of the edges at these positions, int64."""
     if items.col is not None:
         return tl.load(items.col + at, mask=inside, other=0).to(tl.int64)
     else:
@@ -60,9 +60,10 @@ def other_ends(items, at, inside):
 
 @triton.jit
 def ends_ahead(items, begin, end, done, EDGES: tl.constexpr):
-    """The columns of each item's next edges, [rows, edges], as stored.
+    """Return the columns of each item's next edges, [rows, edges], as stored.
 
-    Read an iteration before they are used: so an iteration's gathers wait for no index.
+    They are read one iteration before they are used, so that an iteration's gathers need not wait for
+    indices.
     """
     at, inside = next_edges(begin, end, done, EDGES)
     return tl.load(items.col + at, mask=inside, other=0)
@@ -70,7 +71,7 @@ def ends_ahead(items, begin, end, done, EDGES: tl.constexpr):
 
 @triton.jit
 def caller_numbers(items, at, inside):
-    """The caller's numbers of the edges at these positions, int64."""
+    """Return the caller's numbers of the edges at these positions, int64."""
     if items.perm is not None:
         return tl.load(items.perm + at, mask=inside, other=0).to(tl.int64)
     else:
@@ -79,9 +80,9 @@ def caller_numbers(items, at, inside):
 
 @triton.jit
 def step_ahead(items, ahead, begin, end, done, EDGES: tl.constexpr):
-    """An iteration's edges: mask, columns and the caller's numbers; and the columns of the next iteration's.
+    """Return an iteration's edges: mask, columns, caller's numbers; and the next iteration's columns.
 
-    ``ahead`` holds the columns, which the iteration before returned.
+    ``ahead`` has this iteration's columns, which the previous iteration returned.
     """
     at, inside = next_edges(begin, end, done, EDGES)
     column = ahead.to(tl.int64)
@@ -91,7 +92,7 @@ def step_ahead(items, ahead, begin, end, done, EDGES: tl.constexpr):
 
 @triton.jit
 def edge_weights(items, weight, at, inside, column, WIDTH: tl.constexpr, HEADS: tl.constexpr):
-    """Weights [E] of edges as [rows, edges, 1], or [E, HEADS] by columns as [rows, edges, columns].
+    """Load weights [E] of edges as [rows, edges, 1], or [E, HEADS] as [rows, edges, columns].
 
     Column h of the latter belongs to the h-th of HEADS equal groups of WIDTH columns.
     """
@@ -113,7 +114,7 @@ def store_columns(x, row, there, tile, column, WIDTH: tl.constexpr):
 
 @triton.jit
 def store_results(x, slots, row, slot, there, tile, column, WIDTH: tl.constexpr):
-    """Stores [rows, columns] of items to their rows of ``x``, or, of pieces of split rows, to ``slots``."""
+    """Stores items' results, [rows, columns], to rows of ``x``, or to ``slots`` for pieces of split rows."""
     if slots is not None:
         store_columns(slots, slot, there & (slot >= 0), tile, column, WIDTH)
     store_columns(x, row, there & (slot < 0), tile, column, WIDTH)

@@ -13,17 +13,17 @@ from onehop.kernels.triton.work import Work
 from onehop.plans.triton import TritonPlan
 from onehop.plans.triton_default import power_of_two
 
-# Registers of one NVIDIA multiprocessor; with 128 a thread, 16 warps fit.
+# Registers of one NVIDIA multiprocessor; with 128 registers per thread, 16 warps fit.
 _REGISTERS = 65_536
 _MOST = 128
 _WARP = 32
 
 
 class Items(NamedTuple):
-    """The tensors of a :class:`Work` or a :class:`Merge`, as kernels take them: items, then their edges.
+    """The tensors of a :class:`Work` or a :class:`Merge` in the form for kernels: items, then their edges.
 
-    Without ``slot`` all items are whole rows. Without ``col`` the edges are rows, in their order; without
-    ``perm`` this is the caller's order.
+    If ``slot`` is None, all items are whole rows. If ``col`` is None, edge e reads row e; if ``perm`` is
+    None, edges are in the caller's order.
     """
 
     row: Tensor
@@ -35,7 +35,7 @@ class Items(NamedTuple):
 
 
 def items_of(over: Work | Merge, numbered: bool = True) -> Items:
-    """All items of a graph, or the groups of slots of a level, whose edges are slots.
+    """Return all items of a graph, or the groups of a level of merges, whose edges are slots.
 
     Args:
         over: The graph's work, or a level of its merges.
@@ -49,13 +49,13 @@ def items_of(over: Work | Merge, numbered: bool = True) -> Items:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """Items of similar length, and the tile that a program takes.
+    """Items of similar length, and the size of a program's tile.
 
     Attributes:
         first: Index of the first item.
         count: Number of items.
-        rows: Items in a program.
-        edges: Edges of each item that are read at a time.
+        rows: Number of items in a program.
+        edges: Number of edges of each item that are read at a time.
     """
 
     first: int
@@ -70,7 +70,7 @@ class Bucket:
 
 
 def buckets(over: Work | Merge, plan: TritonPlan) -> list[Bucket]:
-    """The launches over a graph's items, or over the groups of a level; empty buckets are omitted."""
+    """Return the launches over a graph's items, or over the groups of a level; empty buckets are omitted."""
     if isinstance(over, Merge):
         return [Bucket(0, over.row.numel(), 1, plan.block_edges)]
     short = over.items - over.long_items
@@ -93,8 +93,8 @@ def sweep(
 ) -> None:
     """Runs a kernel over all items of a graph, or over the slots that a level merges.
 
-    Besides ``constants``, its compile-time constants are those of :func:`launch`, WIDTH, FEATURES (columns of
-    a tile), and STAGES (tiles in flight).
+    Besides ``constants``, the kernel's compile-time constants are those of :func:`launch`, WIDTH, FEATURES
+    (columns of a tile), and STAGES (tiles in flight).
 
     Args:
         kernel: The kernel; see :func:`launch`.
@@ -102,7 +102,7 @@ def sweep(
         plan: The kernels' parameters.
         tensors: Further arguments.
         width: WIDTH, which the plan divides into tiles.
-        tiles: Programs for each tile of items; None means one for every FEATURES of WIDTH columns.
+        tiles: Number of programs for each tile of items; None means one for every FEATURES of WIDTH columns.
         numbered: Whether the kernel reads or writes data for every edge.
         constants: Compile-time constants of this kernel.
     """
@@ -131,7 +131,7 @@ def launch(
         bucket: The items of the launch, and the rows and edges of a program.
         items: All items.
         tensors: Further arguments.
-        tiles: Programs for each tile of items: tiles of columns or heads.
+        tiles: Number of programs for each tile of items, that is, of tiles of columns or heads.
         settings: Compile-time constants of the kernel, and options of the compiler.
     """
     with on_device_of(items.row):
@@ -141,17 +141,17 @@ def launch(
 
 
 def features(plan: TritonPlan, width: int) -> int:
-    """Columns of a tile."""
+    """Return the number of columns of a tile."""
     return min(plan.block_features, power_of_two(width))
 
 
 def options(plan: TritonPlan) -> dict[str, Any]:
-    """Compiler options: warps, and that a product and the sum it is added to round once."""
+    """Return compiler options: the warps, and fused multiply-add, which rounds once."""
     return {"num_warps": plan.num_warps, "enable_fp_fusion": True}
 
 
 def bounded(plan: TritonPlan) -> dict[str, Any]:
-    """Compiler options of attention kernels: the other kernels' options, and the most registers of a thread.
+    """Return compiler options of attention kernels: also the maximal number of registers of a thread.
 
     By default, NVIDIA's assembler spills a register or two to reach 32 or 48, although more would not hurt.
     AMD's compiler has no such option.
@@ -162,18 +162,18 @@ def bounded(plan: TritonPlan) -> dict[str, Any]:
 
 
 def rows_of(x: Tensor) -> Tensor:
-    """``x`` with contiguous columns; rows may be strided."""
+    """Return ``x`` with contiguous columns; rows may be strided."""
     return x if x.stride(1) == 1 or x.size(1) <= 1 else x.contiguous()
 
 
 def packed(x: Tensor | None) -> Tensor | None:
-    """A contiguous copy of ``x``, or ``x`` if it is contiguous or None."""
+    """Return a contiguous copy of ``x``, or ``x`` itself if it is contiguous or None."""
     return None if x is None else x.contiguous()
 
 
 @contextlib.contextmanager
 def on_device_of(x: Tensor) -> Iterator[None]:
-    """Launches go to the current stream of the tensor's device, also if another device is current."""
+    """Make launches use the current stream of the tensor's device, even if another device is current."""
     if x.device.type != "cuda":
         yield
         return

@@ -1,4 +1,4 @@
-"""Places of edges, in their rows and in the graph: what the gradients of max and min to x go by."""
+"""Positions of edges in their rows and in the graph, used by the gradients of max and min to x."""
 
 import torch
 from torch import Tensor
@@ -7,19 +7,20 @@ from onehop.graph import Graph
 from onehop.graph.placed import PlacedCsr
 from onehop.graph.streams import KeptTensor
 
-# Marks have 16 bits; an edge further back has none.
+# Marks have 16 bits; an edge at a later position has no mark.
 _LAST_MARK = 2**16 - 1
 
 
 def row_begins(graph: Graph, device: torch.device) -> Tensor:
-    """[num_dst], int64: the first edge of every row, on a device; kept with the graph."""
+    """Return the first edge of every row, [num_dst], int64, on a device; cached with the graph."""
     return graph.on(device).rowptr[:-1]
 
 
 def edge_marks(graph: Graph, device: torch.device) -> Tensor:
-    """int16 [E], in the order of the transposed graph: the edges' places in their destinations' rows.
+    """Return marks of edges' positions in their destinations' rows, int16 [E], in the transposed order.
 
-    A mark is the low 16 bits of 1 + the position; 0 for positions from 65,535 on. Kept with the graph.
+    A mark is the low 16 bits of 1 + the position; 0 for positions from 65,535 on. The marks are cached with
+    the graph.
     """
     key = ("edge marks", device)
     tensor: KeptTensor | None = graph.derived.get(key)
@@ -33,9 +34,9 @@ def edge_marks(graph: Graph, device: torch.device) -> Tensor:
 
 
 def edge_places(graph: Graph, device: torch.device) -> Tensor:
-    """int32 [E], in the order of the transposed graph: the edges' places in the graph's own order.
+    """Return the edges' positions in the graph's own order, int32 [E], in the transposed graph's order.
 
-    Kept with the graph, which has fewer than 2^31 edges.
+    They are cached with the graph, which must have fewer than 2^31 edges.
     """
     key = ("edge places", device)
     tensor: KeptTensor | None = graph.derived.get(key)
@@ -48,7 +49,7 @@ def edge_places(graph: Graph, device: torch.device) -> Tensor:
 
 
 def _transposed(of_edges: Tensor, csr: PlacedCsr, transposed: PlacedCsr) -> Tensor:
-    """Numbers of edges row by row, through the caller's numbers, in the order of the transposed graph."""
+    """Reorder numbers of edges from row order to the transposed graph's order, by the caller's numbers."""
     if csr.perm is not None:
         of_edges = torch.empty_like(of_edges).index_copy_(0, csr.perm.long(), of_edges)
     return of_edges if transposed.perm is None else of_edges.index_select(0, transposed.perm)

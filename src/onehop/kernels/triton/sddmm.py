@@ -38,9 +38,9 @@ def sddmm_kernel(
     FEATURES: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """A tile [ROWS, EDGES, PARTS, FEATURES]: PARTS heads of some edges, one group of heads after another.
+    """Processes tiles [ROWS, EDGES, PARTS, FEATURES]: PARTS heads of some edges, group by group.
 
-    The row of the destination is read once, before the loop, if a tile holds all columns of a head.
+    The row of the destination is read once, before the loop, if a tile has all columns of a head.
     """
     ACC: tl.constexpr = tl.float64 if src_ptr.dtype.element_ty == tl.float64 else tl.float32
     WHOLE: tl.constexpr = WIDTH <= FEATURES
@@ -92,14 +92,14 @@ def sddmm_kernel(
 def sddmm(
     work: Work, plan: TritonPlan, call: Sddmm, dst_scale: Tensor | None, distance: bool = False
 ) -> Tensor:
-    """A dot product for every edge and head.
+    """Compute a dot product for every edge and head.
 
     Args:
         work: The graph's items, on the device of the features.
         plan: The kernels' parameters.
-        call: The call, whose mean is left to ``dst_scale``.
-        dst_scale: acc [num_dst], factor of the products of a destination's edges; None means 1.
-        distance: Compute the squared distance instead of the product.
+        call: The call; a mean's division must be in ``dst_scale``.
+        dst_scale: acc [num_dst], the factor of the products of a destination's edges; None means 1.
+        distance: Whether to compute squared distances instead of products.
 
     Returns:
         [E, H], in the caller's edge order.
@@ -128,6 +128,6 @@ def sddmm(
 
 
 def _whole_rows(x: Tensor) -> Tensor:
-    """Return [N, H, F] with contiguous heads and columns; rows may be strided."""
+    """Return x, [N, H, F], with contiguous heads and columns; rows may be strided."""
     whole = (x.stride(2) == 1 or x.size(2) <= 1) and (x.stride(1) == x.size(2) or x.size(1) <= 1)
     return x if whole else x.contiguous()

@@ -1,11 +1,12 @@
-"""A graph cut into work items for GPU programs; made once for each direction and plan, then cached.
+"""Division of a graph into work items for GPU programs; made once for each direction and plan, then cached.
 
-Rows may be taken in any order, such as one in which neighbours are close to each other: programs that run at
-the same time then share sources in the caches. A row's result is written to its own place in any order.
+Rows may be processed in any order, for example one in which neighbours are close to each other, so that
+programs that run at the same time share sources in the caches. In any order, a row's result is written to the
+row's own place.
 
-Items are cut on the device of the features. How many there are depends on the degrees. For a graph that was
-made on a device the host does not wait for that number: it takes the most that there can be, and items that
-are left over have no edges.
+Items are made on the device of the features. Their number depends on the degrees. For a graph that was made
+on a device, the host does not wait for this number: it uses the maximal possible number, and surplus items
+have no edges.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,48 +22,50 @@ from onehop.graph.reorder import row_order
 from onehop.graph.streams import Streams
 from onehop.kernels.triton.merges import Merge, merges_of, rows_with_most
 
-# Numbers of edges stay in 32 bits if a tile that begins at the last edge ends below 2^31.
+# Edge numbers have 32 bits if a tile that begins at the last edge ends below 2^31.
 _NARROW_EDGES = 2**31 - 2**16
-# Short items are sorted by length within windows of this size, a multiple of the most that share a program:
-# near enough to share sources, and large enough that a program's items have similar length.
+# Short items are sorted by length within windows of this size. It is a multiple of the maximal number of
+# items in a program, small enough that items share sources, and large enough that a program's items have
+# similar lengths.
 _WINDOW = 4096
-# Of a graph that was made on a device, the longest row is taken to have one of as many parts of all edges.
+# For a graph that was made on a device, the longest row is assumed to have 1 / _LONGEST_PART of all edges.
 _LONGEST_PART = 64
-# Classes of long items: the powers of two of int64.
+# The number of length classes of long items: the powers of two of int64.
 _POWERS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The rows of a graph as items of a bounded number of edges, the long ones first.
+    """The rows of a graph as items with a bounded number of edges; long items come first.
 
-    An item is a whole row, or, if a row has more than ``split_edges`` edges, one of its even pieces. Each
+    An item is a whole row, or, if a row has more than ``split_edges`` edges, one of its equal pieces. Each
     piece has a slot in a buffer of partial results; ``split_begin`` gives the slots of a row. All tensors are
     on the device of the features.
 
-    Where the host did not wait for the numbers of items, the rows with most edges have slots even if they are
-    whole: enough rows that all split ones are among them (and perhaps rows without edges or slots); items
-    without edges come last, whose slot no row has; and some short items count as long ones.
+    If the host did not wait for the numbers of items, the rows with most edges have slots even if they are
+    whole: there are enough slots for all rows that can be split (rows without edges may be among them,
+    without slots). Surplus items without edges come last, with a slot that no row uses, and some short items
+    count as long items.
 
     Attributes:
         rows: Rows of the result.
         edges: E.
         col: [E], int32: the column (the source, or in the transposed graph the destination) of every edge,
             row by row.
-        perm: [E], int32 or int64: the caller's number of every edge; None where the orders agree.
+        perm: [E], int32 or int64: the caller's number of every edge; None if the orders agree.
         row: [items], int32: the row of every item.
-        begin: [items], int32 (int64 in graphs of about 2^31 edges or more): its first edge.
-        end: [items], of the same dtype: one past its last edge.
-        slot: [items], int32: slot of its partial result; -1 for a whole row without one.
-        long_items: Number of items among which all are that have more than ``short_edges`` edges. These come
-            first, the longest ahead, and those of the same power of two in the order of their rows. The
-            others follow in the order of their rows, but are sorted by length, longest first, within windows
-            of 4096.
+        begin: [items], int32 (int64 in graphs of about 2^31 edges or more): the first edge of every item.
+        end: [items], of the same dtype: one past the last edge of every item.
+        slot: [items], int32: the slot of the partial result; -1 for a whole row without a slot.
+        long_items: Number of first items that include all items with more than ``short_edges`` edges. They
+            are ordered by length, longest first; items with the same power of two are in the order of their
+            rows. The other items follow in the order of their rows, but are sorted by length, longest first,
+            within windows of 4096.
         slots: Number of slots.
         split_row: [split rows], int32: the rows that have slots.
-        split_begin: [split rows + 1], int32: the first slot of each.
-        merges: The launches that merge the slots of each of these rows.
-        streams: Who has met the tensors.
+        split_begin: [split rows + 1], int32: the first slot of each of these rows.
+        merges: The launches that merge the slots of these rows.
+        streams: The device streams that may read the tensors.
     """
 
     rows: int
@@ -81,15 +84,16 @@ class Work:
     streams: Streams
 
     def slots_like(self, like: Tensor, dtype: torch.dtype) -> Tensor | None:
-        """Room for partial results, [slots, ...] where ``like`` is [rows, ...]; None if no row is split."""
+        """Return memory for partial results of rows like ``like``, [slots, ...]; None if no row is split."""
         return like.new_empty((self.slots, *like.shape[1:]), dtype=dtype) if self.slots else None
 
     def sweeps(
         self, rows: Tensor, *slots: Tensor | None
     ) -> Iterator[tuple["Work | Merge", Tensor, Sequence[Tensor | None], Sequence[Tensor | None]]]:
-        """Yields the sweeps that reduce rows: over the items, then over the slots of split rows by levels.
+        """Yields the sweeps that reduce rows: over the items, then, level by level, over slots of split rows.
 
-        Each comes with the rows that it reads, slots beside them (None at first), and those that it fills.
+        Each sweep comes with the rows that it reads, further slots that it reads (None at first), and the
+        slots that it fills.
         """
         yield self, rows, (None,) * (len(slots) - 1), slots
         for merge in self.merges:
@@ -109,7 +113,7 @@ class Work:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the tensors, except for those that works of the same direction share."""
+        """The bytes of the tensors, except tensors that all works of the same direction share."""
         tensors = (self.row, self.begin, self.end, self.slot, self.split_row, self.split_begin)
         return sum(
             tensor.nbytes for tensor in (*tensors, *(each for merge in self.merges for each in merge.tensors))
@@ -124,14 +128,14 @@ def work_of(
     short_edges: int,
     ordering: str = "none",
 ) -> Work:
-    """The work of a graph; cached with the graph.
+    """Return the work of a graph; it is cached with the graph.
 
     Args:
         graph: The graph.
         transposed: Whether rows are sources.
-        device: Device of the tensors.
-        split_edges: Most edges of an item.
-        short_edges: Most edges of an item that shares its program.
+        device: The device of the tensors.
+        split_edges: The maximal number of edges of an item.
+        short_edges: The maximal number of edges of an item that shares its program.
         ordering: The order in which rows become items, see :class:`onehop.plans.TritonPlan`.
     """
     short_edges = min(short_edges, split_edges)
@@ -153,21 +157,21 @@ def work_of(
 
 
 class _Limits(NamedTuple):
-    """Most edges of an item, and of one that shares its program."""
+    """The maximal numbers of edges of an item, and of an item that shares its program."""
 
     split: int
     short: int
 
 
 class Counts(NamedTuple):
-    """Numbers of what depends on the degrees.
+    """Counts that depend on the degrees.
 
     Attributes:
-        items: Items.
-        split: Rows that have slots.
-        slots: Slots.
-        long: Items, from the first on, among which all long ones are.
-        longest: Slots of the row that has most.
+        items: Number of items.
+        split: Number of rows that have slots.
+        slots: Number of slots.
+        long: Number of first items that include all long items.
+        longest: The maximal number of slots of a row.
     """
 
     items: int
@@ -178,7 +182,7 @@ class Counts(NamedTuple):
 
 
 def counted(csr: PlacedCsr, limits: _Limits) -> Counts:
-    """The numbers of a graph; the host waits for them."""
+    """Return the counts of a graph; the host waits for them."""
     degree, pieces, step = _pieces(csr, limits.split)
     last, cut = degree - (pieces - 1) * step, pieces > 1
     long = (pieces - 1) * (step > limits.short) + (last > limits.short)
@@ -188,23 +192,23 @@ def counted(csr: PlacedCsr, limits: _Limits) -> Counts:
 
 
 def most(csr: PlacedCsr, limits: _Limits) -> Counts:
-    """The largest counts for a number of rows and edges, over all degrees.
+    """Return the largest possible counts for a number of rows and edges.
 
-    A row of d edges has (d - 1) // split pieces more than one, and its pieces are long or have at most
-    short edges. The longest row alone is a guess: a 64th of all edges, so that the graphs of mini-batches
-    have one merge. If it has more, its merges take longer.
+    A row of d edges has 1 + (d - 1) // split pieces, and a piece is long or has at most ``short`` edges. Only
+    the longest row is a guess: a 64th of all edges, so that the graphs of mini-batches have one merge. If it
+    has more edges, its merges take longer.
     """
     split = min(csr.edges // (limits.split + 1), csr.rows)
     more = max(csr.edges - 1, 0) // limits.split
     items = csr.rows + more
-    # One slot more, for items that are left over.
+    # One more slot is for surplus items.
     slots = split + more + 1 if split else 0
     long = min(csr.edges // (limits.short + 1), items)
     return Counts(items, split, slots, long, -(-more // _LONGEST_PART))
 
 
 def _pieces(csr: PlacedCsr, split_edges: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Of every row, [rows], int64: its edges, the number of its pieces, and the edges of all but the last."""
+    """Return, for every row, [rows], int64: its edges, its pieces, and the edges of a piece but the last."""
     degree = csr.rowptr.diff()
     pieces = ((degree + split_edges - 1) // split_edges).clamp_(min=1)
     return degree, pieces, (degree + pieces - 1) // pieces
@@ -216,21 +220,21 @@ def _cut(
     count: Callable[[PlacedCsr, _Limits], Counts],
     row_order: Tensor | None,
 ) -> Work:
-    """Makes the work of a graph, on its device, waiting for it no more than ``count`` does."""
+    """Makes the work of a graph on its device; the host waits only in ``count``."""
     device, counts = csr.device, count(csr, limits)
     degree, pieces, step = _pieces(csr, limits.split)
     after = pieces.cumsum(0)
     item = torch.arange(counts.items, device=device)
     row = torch.searchsorted(after, item, right=True)
     real = row < csr.rows
-    # What is left over becomes empty pieces of the last row.
+    # Surplus items become empty pieces of the last row.
     row.clamp_(max=max(csr.rows - 1, 0))
     ordinal = item - (after - pieces)[row]
     ends = csr.rowptr[1:][row]
     begin = torch.minimum(csr.rowptr[row] + ordinal * step[row], ends)
     end = torch.minimum(begin + step[row], ends)
     split_row = rows_with_most(degree, counts.split)
-    # Rows without edges are whole, and have no slots even where they are among these.
+    # Rows without edges are whole, and have no slots even if they are among these rows.
     in_slot = torch.zeros_like(degree, dtype=torch.bool).index_fill_(0, split_row, True)[row] & (begin < end)
     slot = torch.where(in_slot, in_slot.cumsum(0) - 1, -1)
     if counts.split:
@@ -263,7 +267,7 @@ def _cut(
 
 
 class _Items(NamedTuple):
-    """Items in the order of their rows: rows and lengths, and whether they belong to the graph. [items]."""
+    """Items in the order of their rows: row, length, and whether they are not surplus; [items] each."""
 
     row: Tensor
     length: Tensor
@@ -271,10 +275,10 @@ class _Items(NamedTuple):
 
 
 def _launched(items: _Items, short_edges: int, long_items: int, row_order: Tensor | None) -> Tensor:
-    """Return [items]: the launch order of items.
+    """Return the launch order of items, [items].
 
-    Windows of short items begin behind the ``long_items`` first, as programs do: the first item of a program
-    must be its longest.
+    Windows of short items begin after the first ``long_items`` items, as programs do, because the first item
+    of a program must be its longest.
     """
     device = items.row.device
     order = torch.arange(items.row.numel(), device=device)
@@ -284,9 +288,10 @@ def _launched(items: _Items, short_edges: int, long_items: int, row_order: Tenso
         order = place[items.row].sort(stable=True).indices
     length, real = items.length[order], items.real[order]
     is_long = length > short_edges
-    # The next power of two: the longest start first, and rows of one power of two keep their order.
+    # Items are classed by the next power of two: the longest start first, and rows of one class keep their
+    # order.
     power = torch.bucketize(length, 2 ** torch.arange(_POWERS - 1, device=device))
-    # Exact, since a program waits for its longest item.
+    # Short items are sorted by exact length, because a program waits for its longest item.
     is_short = real & ~is_long
     place_of_short = is_long.sum() + is_short.cumsum(0) - 1
     before = -(-long_items // _WINDOW)

@@ -1,4 +1,4 @@
-"""Aggregation of what does not fit into memory: tiles of rows and columns, read from and written to disk."""
+"""Aggregation of data that do not fit into memory, in tiles that are read from and written to disk."""
 
 from onehop.ops.streaming.matrix_file import RawMatrix as RawMatrix
 from onehop.ops.streaming.run import Scales as Scales, Then as Then, aggregate as aggregate

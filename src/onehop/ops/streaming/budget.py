@@ -7,20 +7,21 @@ from typing import NamedTuple, SupportsIndex
 
 from onehop.errors import integer
 
-# Of what is free; the rest is for threads, what the allocator keeps back, the page cache and others.
+# The share of free memory; the rest is for threads, memory that the allocator keeps, the page cache and
+# others.
 _SHARE = 0.6
 
 
 class _Hierarchy(NamedTuple):
-    """The files of a control group that tell of its memory.
+    """The files that describe the memory of a control group.
 
     Attributes:
-        root: Where groups are mounted.
-        controller: The name in /proc/self/cgroup.
-        limit: The file of the most bytes, or "max".
-        used: The file of the bytes that are taken now, the page cache among them.
-        prefix: Of the names in memory.stat that count a group and all below it.
-        mapped: The name there, behind the prefix, of files that are mapped, as libraries are.
+        root: The folder where control groups are mounted.
+        controller: The controller's name in /proc/self/cgroup.
+        limit: The file with the limit in bytes, or "max".
+        used: The file with the bytes in use, including the page cache.
+        prefix: The prefix of the names in memory.stat that count a group and all groups below it.
+        mapped: The name in memory.stat, after the prefix, for mapped files such as libraries.
     """
 
     root: str
@@ -32,7 +33,7 @@ class _Hierarchy(NamedTuple):
 
 
 _HIERARCHIES = (
-    # Version 2, and version 1.
+    # Control groups version 2, and version 1.
     _Hierarchy("/sys/fs/cgroup", "", "memory.max", "memory.current", "", "file_mapped"),
     _Hierarchy(
         *("/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
@@ -42,14 +43,15 @@ _HIERARCHIES = (
 
 
 def budget_bytes(memory: SupportsIndex | None) -> int:
-    """The bytes of an argument ``memory``; None means :func:`default_bytes`."""
+    """Return the bytes of an argument ``memory``; None means :func:`default_bytes`."""
     return default_bytes() if memory is None else integer("memory", memory, None)
 
 
 def default_bytes() -> int:
-    """Six tenths of what this process may still take.
+    """Return six tenths of the memory that this process may still use.
 
-    By the free memory, the limits of its control group and of those around it, and its own limits.
+    This considers the free memory, the limits of the process's control group and its parent groups, and the
+    process's own limits.
     """
     free = [_available()]
     for hierarchy in _HIERARCHIES:
@@ -66,10 +68,11 @@ def default_bytes() -> int:
 
 
 def _left(group: Path, hierarchy: _Hierarchy) -> list[int]:
-    """Bytes that a control group may still take; nothing where it has no limit.
+    """Return the bytes that a control group may still use; an empty list if it has no limit.
 
-    The page cache counts as free: what a run has read and written is in it, and the system lets go of it when
-    the group needs the memory. Files that are mapped are not: libraries would be read again and again.
+    The page cache counts as free: it contains what a run has read and written, and the system frees it when
+    the group needs memory. Mapped files do not count as free, because libraries would have to be read again
+    and again.
     """
     if not (group / hierarchy.limit).exists() or not (group / hierarchy.used).exists():
         return []
@@ -99,7 +102,7 @@ def _status(name: str) -> int:
 
 
 def _own_cgroup(controller: str) -> str:
-    """The path of this process's control group."""
+    """Return the path of this process's control group."""
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if controller in controllers.split(","):

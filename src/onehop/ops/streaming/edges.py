@@ -1,4 +1,4 @@
-"""The edges of a stored graph and their weights, tile by tile as they are read, and fingerprints of them."""
+"""Reading of a stored graph's edges and weights, tile by tile, with fingerprints of their contents."""
 
 import hashlib
 from collections.abc import Iterator
@@ -19,21 +19,21 @@ from onehop.ops.streaming.tiles import Tiling
 
 
 class Tile(NamedTuple):
-    """Some rows, or a piece of one that is too long, for the columns of a panel.
+    """Some rows, or a piece of a row that is too long, for the columns of a panel.
 
-    A piece that goes on with a row has one more edge, before the others: from a source behind all others,
-    which is to hold what the pieces before have come to, with the weight 1. So a row is reduced edge after
+    A piece that continues a row has one more edge before the others, with weight 1: its source is an extra
+    row after all sources, which holds the result of the earlier pieces. So the row is reduced edge after
     edge, as if it were whole, and has the same bits.
 
     Attributes:
-        first: First column of the panel.
-        row: First row.
-        pointers: [rows + 1], int64: where in the file the edges of each row begin.
+        first: The first column of the panel.
+        row: The first row.
+        pointers: [rows + 1], int64: the positions in the file where the edges of each row begin.
         sources: [edges], int32.
         weights: [edges], or None.
-        degree: Of a piece, the number of edges of the whole row; 0 for whole rows.
-        goes_on: Whether pieces of the same row came before.
-        ends: Whether none comes after.
+        degree: For a piece, the number of edges of the whole row; 0 for whole rows.
+        goes_on: Whether earlier pieces of the same row exist.
+        ends: Whether no later piece of the same row exists.
     """
 
     first: int
@@ -47,7 +47,7 @@ class Tile(NamedTuple):
 
 
 class _Cut(NamedTuple):
-    """Rows, or a piece of one, as in :class:`Tile`."""
+    """Some rows, or a piece of a row; the fields are as in :class:`Tile`."""
 
     row: int
     pointers: np.ndarray
@@ -57,27 +57,27 @@ class _Cut(NamedTuple):
 
 
 class Edges:
-    """Reads the tiles of the first panel, then the next panel's.
+    """Reads the tiles of the first panel, then the tiles of the next panels.
 
     Args:
         graph: The graph.
         weight: A file with a number for each edge; None means 1.
-        columns: Of the features.
-        tiles: How everything is cut.
+        columns: Number of columns of the features.
+        tiles: The division into panels and tiles.
 
     Attributes:
-        fingerprints: After each tile of the first panel, all pieces of a row counting as one: of the contents
-            of all tiles until then.
+        fingerprints: For each tile of the first panel, the fingerprint of the contents of all tiles up to it;
+            all pieces of a row count as one tile.
     """
 
     def __init__(self, graph: StoredGraph, weight: MatrixFile | None, columns: int, tiles: Tiling) -> None:
         self._graph, self._weight, self._columns, self._tiles = graph, weight, columns, tiles
         self.fingerprints: list[int] = []
-        # The same after a piece of a row that others follow.
+        # The fingerprint after a piece of a row that has later pieces.
         self._so_far = 0
 
     def tiles(self, begin: int, end: int | None = None) -> Iterator[Tile]:
-        """The tiles from one number on, up to another; pieces of a row have the same number."""
+        """Yields the tiles with numbers from ``begin`` to ``end``; pieces of a row have the same number."""
         graph, weight, tiles = self._graph, self._weight, self._tiles
         steps = ((first, cut) for first in range(0, self._columns, tiles.columns) for cut in self._cuts())
         offset = graph.col_file.stat().st_size - 4 * graph.num_edges
@@ -104,7 +104,7 @@ class Edges:
                 yield tile
 
     def _cuts(self) -> Iterator[_Cut]:
-        """All rows, and those that have more edges than a tile in pieces."""
+        """Yields all rows; rows with more edges than a tile are divided into pieces."""
         most = self._tiles.edges
         for row, pointers in self._graph.row_blocks(self._tiles.rows, most):
             begin, end = int(pointers[0]), int(pointers[-1])
@@ -116,7 +116,7 @@ class Edges:
                 yield _Cut(row, piece, end - begin, place > begin, place + most >= end)
 
     def graph_of(self, tile: Tile) -> Graph:
-        """The rows of a tile, in memory.
+        """Return the rows of a tile as a graph in memory.
 
         Raises:
             FileFormatError: A source is not in the graph.
@@ -144,7 +144,7 @@ class Edges:
         before = self._so_far if tile.goes_on else whole
         digest = hashlib.blake2b(before.to_bytes(8, "little"), digest_size=8)
         for part in parts:
-            # Of this thread alone: the others have a tile to reduce.
+            # This uses only one thread, because the other threads are reducing a tile.
             digest.update(fingerprint(part, threads=1).to_bytes(8, "little"))
         self._so_far = int.from_bytes(digest.digest(), "little")
         if tile.ends:
@@ -152,7 +152,7 @@ class Edges:
 
 
 def _read(reader: PieceReader, place: int, count: int, dtype: torch.dtype, before: int | None) -> Tensor:
-    """[count] numbers, or one more: ``before``, where it is given, comes before them."""
+    """Read ``count`` numbers, [count]; if ``before`` is given, it is prepended."""
     lead = int(before is not None)
     values = torch.empty(lead + count, dtype=dtype, device="cpu")
     if before is not None:

@@ -1,4 +1,4 @@
-"""One run at a time for each result: two would write into the same file beside it."""
+"""A lock that allows one run at a time for each result, because two would write to the same partial file."""
 
 import contextlib
 import fcntl
@@ -15,24 +15,24 @@ from onehop.storage import writing
 
 
 class Held:
-    """A lock that this run has.
+    """A lock that this run holds.
 
-    The system lets go of it when the process ends, however that happens; a file that is left is taken over.
+    The system releases it when the process ends for any reason; a lock file that is left is reused.
 
     Args:
         out: The result.
-        path: The lock's file.
-        file: The same, open and locked.
+        path: The path of the lock file.
+        file: The lock file, open and locked.
     """
 
     def __init__(self, out: Path, path: Path, file: IO[str]) -> None:
         self._out, self._path, self._file = out, path, file
 
     def confirm(self) -> None:
-        """Looks whether others still see the lock.
+        """Check that the lock is still visible to other runs.
 
         Raises:
-            StorageError: Its file was removed or replaced, so that another run may have begun.
+            StorageError: The lock file was removed or replaced, so another run may have begun.
         """
         if not _is(self._file, self._path):
             raise StorageError(
@@ -43,10 +43,10 @@ class Held:
 
 @contextlib.contextmanager
 def alone(out: Path) -> Iterator[Held]:
-    """Keeps other runs with the same result out while the block runs.
+    """Lock a result while the block runs, so that no other run writes it.
 
     Raises:
-        StorageError: Another run is at it, or the file system cannot be written or has no locks.
+        StorageError: Another run is writing the result, or the file system is not writable or has no locks.
     """
     path = out.with_name(out.name + ".lock")
     with _locked(out, path) as file:
@@ -54,7 +54,7 @@ def alone(out: Path) -> Iterator[Held]:
             _sign(file, path)
             yield Held(out, path, file)
         finally:
-            # A file that cannot be removed does no harm: the next run takes it over.
+            # If the file cannot be removed, the next run reuses it.
             with contextlib.suppress(OSError):
                 if _is(file, path):
                     path.unlink()
@@ -66,7 +66,8 @@ def _locked(out: Path, path: Path) -> IO[str]:
             file = path.open("a+")
         try:
             _lock(out, file)
-            # The run that had it may have removed the file between its opening and its locking.
+            # The run that held the lock may have removed the file after it was opened here and before it was
+            # locked.
             if _is(file, path):
                 return file
         except BaseException:
@@ -91,17 +92,17 @@ def _lock(out: Path, file: IO[str]) -> None:
 
 
 def _sign(file: IO[str], path: Path) -> None:
-    """Says who has the lock."""
+    """Writes to the lock file who holds the lock."""
     since = datetime.now().astimezone().isoformat(" ", "seconds")
     note = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since})
     with writing("out", path):
         os.truncate(file.fileno(), 0)
-        # Past Python's buffer, which would try once more, and fail once more, when the file is closed.
+        # This bypasses Python's buffer, which after a failure would try again when the file is closed.
         os.write(file.fileno(), note.encode())
 
 
 def _holder(file: IO[str]) -> str:
-    """The holder of the lock, as written in its file."""
+    """Return the holder of the lock, as written in the lock file."""
     try:
         file.seek(0)
         note = json.load(file)
@@ -111,7 +112,7 @@ def _holder(file: IO[str]) -> str:
 
 
 def _is(file: IO[str], path: Path) -> bool:
-    """Return whether a path leads to an open file."""
+    """Return whether a path still refers to an open file."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:

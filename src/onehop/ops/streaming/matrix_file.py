@@ -1,4 +1,4 @@
-"""A matrix in a .npy file or a raw one, read and written by pieces without mapping it."""
+"""A matrix in a .npy file or a raw file, which is read and written in pieces without mapping it."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from torch import Tensor
 from onehop import native, storage
 from onehop.errors import ArgumentError, FileFormatError, integer
 
-# bfloat16 is no dtype of NumPy, which has its bits as they are.
+# NumPy has no bfloat16, so its bits are read as uint16.
 _BFLOAT16 = np.dtype(np.uint16)
 _DTYPES: dict[np.dtype, torch.dtype] = {
     np.dtype(np.float32): torch.float32,
@@ -21,20 +21,20 @@ _DTYPES: dict[np.dtype, torch.dtype] = {
     np.dtype(np.float16): torch.float16,
 }
 WIDE = {dtype: of_torch for dtype, of_torch in _DTYPES.items() if dtype.itemsize > 2}
-"""The dtypes in which numbers are added up, as torch has them."""
+"""The torch dtypes in which numbers are added up."""
 _RAW_DTYPES: dict[str, np.dtype] = {**{dtype.name: dtype for dtype in _DTYPES}, "bfloat16": _BFLOAT16}
 
 
 @dataclass(frozen=True, slots=True)
 class RawMatrix:
-    """The numbers of a matrix in a file without a header, in this machine's byte order.
+    """A matrix in a file without a header, in this machine's byte order.
 
     Attributes:
         path: The file.
         shape: (rows, columns).
         dtype: "float32", "float64", "float16" or "bfloat16".
         by_columns: Whether the numbers of a column are contiguous.
-        offset: Of the first number, in bytes.
+        offset: The position of the first number, in bytes.
 
     Examples:
         >>> import numpy, onehop, tempfile, torch
@@ -55,7 +55,7 @@ class RawMatrix:
 
 @dataclass(frozen=True, slots=True)
 class MatrixFile:
-    """The location of a matrix's numbers.
+    """The file, shape and layout of a matrix.
 
     Attributes:
         path: The file.
@@ -63,7 +63,7 @@ class MatrixFile:
         columns: Number of columns.
         dtype: float16, float32 or float64; uint16 for the bits of bfloat16.
         by_columns: Whether the numbers of a column are contiguous (NumPy's Fortran order).
-        offset: Of the first number, in bytes.
+        offset: The position of the first number, in bytes.
     """
 
     path: Path
@@ -75,12 +75,12 @@ class MatrixFile:
 
     @classmethod
     def open(cls, name: str, source: object) -> "MatrixFile":
-        """The matrix in a file, given as its path, as a memory-mapped array of all of it, or as a raw one.
+        """Open a matrix, given as a path, a memory-mapped array of the whole file, or a :class:`RawMatrix`.
 
         Raises:
-            ArgumentError: It is none of them, the array is a part of its file, or the raw one contradicts
-                itself.
-            FileFormatError: The file holds no matrix of floats, or is truncated.
+            ArgumentError: ``source`` is none of these, the array is a part of its file, or the description of
+                the raw file is inconsistent.
+            FileFormatError: The file does not contain a matrix of floats, or is truncated.
             FileNotFoundError: There is no such file.
         """
         if isinstance(source, RawMatrix):
@@ -144,21 +144,21 @@ class MatrixFile:
 
     @property
     def torch_dtype(self) -> torch.dtype:
-        """As torch has it."""
+        """The dtype as a torch dtype."""
         return torch.bfloat16 if self.dtype == _BFLOAT16 else _DTYPES[self.dtype]
 
     @property
     def wide(self) -> np.dtype:
-        """The dtype in which its numbers are added up: 16-bit ones in float32."""
+        """The dtype in which the numbers are added up; 16-bit numbers are added up in float32."""
         return self.dtype if self.dtype.itemsize > 2 else np.dtype(np.float32)
 
     @property
     def result(self) -> np.dtype:
-        """The dtype of results in .npy files, which have no bfloat16: the dtype of its sums is used."""
+        """The dtype of results in .npy files; for bfloat16, which .npy files lack, the dtype of sums."""
         return self.wide if self.dtype == _BFLOAT16 else self.dtype
 
     def widened(self, numbers: np.ndarray) -> np.ndarray:
-        """Numbers as they are in the file, or in a dtype that :attr:`wide` can be copied from."""
+        """Return numbers from the file in a dtype that NumPy can convert to :attr:`wide`."""
         if self.dtype != _BFLOAT16:
             return numbers
         # bfloat16 is the upper half of float32.
@@ -166,16 +166,16 @@ class MatrixFile:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the numbers."""
+        """The number of bytes of all numbers."""
         return self.rows * self.columns * self.dtype.itemsize
 
     def put(self, file: BinaryIO, row: int, first: int, block: Tensor) -> None:
-        """Writes a block, rounded to the file's dtype, from a row and a column on.
+        """Write a block at a row and a column, rounded to the file's dtype.
 
-        In a row-major file it has all columns.
+        In a row-major file, the block must have all columns.
 
         Raises:
-            StorageError: The disk is full, or the file may not grow.
+            StorageError: The disk is full, or the file must not grow.
         """
         size = self.dtype.itemsize
         block = block.to(self.torch_dtype)
@@ -188,7 +188,7 @@ class MatrixFile:
                 _write(file, self.offset + row * self.columns * size, block)
 
     def sync(self, file: BinaryIO) -> None:
-        """Returns when all that was written is on the disk, and no longer in memory.
+        """Wait until everything that was written is on the disk, and drop it from the page cache.
 
         Raises:
             StorageError: The disk is full.
@@ -199,10 +199,10 @@ class MatrixFile:
 
 
 def create(path: Path, rows: int, columns: int, dtype: np.dtype, by_columns: bool) -> MatrixFile:
-    """A file of that shape, all of whose space is taken already.
+    """Create a file of this shape, and reserve all of its disk space.
 
     Raises:
-        StorageError: The disk has not so much room.
+        StorageError: The disk does not have enough space.
     """
     with writing(path), path.open("wb") as file:
         header = {"descr": dtype.str, "fortran_order": by_columns, "shape": (rows, columns)}
@@ -217,16 +217,16 @@ def create(path: Path, rows: int, columns: int, dtype: np.dtype, by_columns: boo
 
 
 def writing(path: Path, size: int | None = None) -> contextlib.AbstractContextManager[None]:
-    """The system's objection to writing a number of bytes, as an instruction.
+    """Return a context that turns the system's errors while writing into instructions.
 
     Raises:
-        StorageError: The disk is full, the file may not be that large, or the folder cannot be written.
+        StorageError: The disk is full, the file must not be that large, or the folder is not writable.
     """
     return storage.writing("out", path, size, "results that were finished before are untouched")
 
 
 def _turned(block: Tensor) -> Tensor:
-    """[columns, rows]: the block's numbers, column by column, turned by this thread alone."""
+    """Return the transposed block, [columns, rows], contiguous; only this thread works on it."""
     block = block.contiguous()
     turned = native.empty((block.size(1), block.size(0)), block.dtype)
     native.extension.turn_rows(
@@ -240,7 +240,7 @@ def _write(file: BinaryIO, place: int, values: Tensor) -> None:
     view, done = memoryview(flat), 0
     while done < len(view):
         done += os.pwritev(file.fileno(), [view[done:]], place + done)
-    # The disk begins with it at once, while the next piece is made.
+    # This makes the system begin to write at once, while the next piece is computed.
     os.posix_fadvise(file.fileno(), place, len(view), os.POSIX_FADV_DONTNEED)
 
 

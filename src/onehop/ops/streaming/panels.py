@@ -1,4 +1,4 @@
-"""Panels of a matrix in a file: columns, read side by side and turned round into rows; one is in memory."""
+"""Panels of a matrix in a file: some columns, transposed to rows; one panel is in memory at a time."""
 
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
@@ -11,50 +11,52 @@ from onehop import native
 from onehop.graph.pieces import BLOCK_BYTES, PieceReader, whole_blocks
 from onehop.ops.streaming.matrix_file import WIDE, MatrixFile
 
-# Some pieces are being read while another is turned round.
+# Number of pieces in memory: some are being read while another is transposed.
 _READERS = 3
-# In a piece, of each column: more makes no disk faster that was tried, and with less than the least of it
-# requests are too short to go past the page cache (benchmarks/outofcore/bench_disk_reads.py).
+# Bytes of each column in a piece: a larger value made no tested disk faster, and below the smaller value,
+# requests are too short to bypass the page cache (benchmarks/outofcore/bench_disk_reads.py).
 _REQUEST_BYTES, _LEAST_DIRECT_BYTES = 1 << 21, 1 << 17
-# Columns that are read side by side fill a line of the cache in each row of the panel, which is written once.
+# As many columns are read together as fill a cache line in each row of the panel, so that each line is
+# written once.
 _LINE_BYTES = 64
 
 
 def most_bytes(x: MatrixFile) -> int:
-    """More memory than this for pieces makes reading no faster."""
+    """Return the memory for pieces beyond which reading does not become faster."""
     return _READERS * _side_by_side(x) * (_REQUEST_BYTES + 4 * BLOCK_BYTES)
 
 
 class Panels:
-    """Reads panels of a matrix: some columns of all rows or of some, in memory row by row.
+    """Reads panels of a matrix: some columns of all or some rows, stored row by row in memory.
 
-    A column-major file is read there alone; a row-major one as a whole for each panel.
+    For a column-major file, only these columns are read; a row-major file is read as a whole for each panel.
 
     Args:
         x: The file.
-        piece_bytes: For the pieces being read; more, if they do not hold a value of each column.
+        piece_bytes: The memory for the pieces being read; more is used if it cannot hold one value of each
+            column.
     """
 
     def __init__(self, x: MatrixFile, piece_bytes: int) -> None:
         self._x = x
-        # Bytes that are contiguous in the file for one row of a piece, and how many such parts a row has.
+        # The contiguous bytes in the file for one row of a piece, and the number of such parts of a row.
         self._cell = x.dtype.itemsize * (1 if x.by_columns else x.columns)
         self._streams = _side_by_side(x) if x.by_columns else 1
         self._least_direct = max(_LEAST_DIRECT_BYTES, self._cell + 4 * BLOCK_BYTES)
         least = self._cell * self._streams
         size = -(-max(piece_bytes // _READERS, least) // BLOCK_BYTES) * BLOCK_BYTES
-        # In large pages: the disk takes contiguous memory in one request.
+        # The memory has large pages, because the disk can fill contiguous memory with one request.
         room = native.empty((-(-(_READERS * size + BLOCK_BYTES) // 4),), torch.float32)
         whole = whole_blocks(room.numpy().view(np.uint8))
         self._rooms = [whole[begin : begin + size] for begin in range(0, _READERS * size, size)]
 
     def load(self, first: int, out: Tensor, row: int = 0) -> None:
-        """Fills ``out``, [rows, .] of the file's wide dtype, with columns from ``first`` on.
+        """Fill ``out``, [rows, .] of the file's wide dtype, with columns from ``first`` on.
 
         Args:
             first: The first column.
-            out: To be filled.
-            row: Its first row.
+            out: The tensor to fill.
+            row: The row of the file that is the first row of ``out``.
 
         Raises:
             FileFormatError: The file is truncated.
@@ -64,7 +66,7 @@ class Panels:
         for room in self._rooms:
             free.put(room)
         share = len(self._rooms[0]) // self._streams
-        # Numbers that begin at odd bytes would be in memory at odd ones, too.
+        # If numbers begin at unaligned bytes in the file, they would also be unaligned in memory.
         direct = share >= self._least_direct and x.offset % x.dtype.itemsize == 0
         with PieceReader(x.path, direct) as reader, ThreadPoolExecutor(_READERS, "onehop-panel") as readers:
             step = (share - 4 * (reader.block - 1)) // self._cell
@@ -89,12 +91,12 @@ class Panels:
     def _columns(
         self, reader: PieceReader, row: int, column: int, shape: tuple[int, ...], room: np.ndarray
     ) -> np.ndarray:
-        """[rows, columns] of a column-major file, in the room, where each column is still contiguous."""
+        """Read [rows, columns] of a column-major file into ``room``; each column stays contiguous."""
         x, (rows, columns) = self._x, shape
         size, block = x.dtype.itemsize, reader.block
         place = x.offset + (column * x.rows + row) * size
-        # Columns are as far apart as they are in the file, less whole blocks: so each one can be read into
-        # its place in whole blocks, and its neighbours are no nearer than the ends of these.
+        # The distance of columns equals their distance in the file, minus whole blocks. So each column can be
+        # read in whole blocks, and these blocks do not overlap with the neighbouring columns.
         apart = -(-(rows * size + 2 * (block - 1)) // block) * block + x.rows * size % block
         for number in range(columns):
             reader.read(place + number * x.rows * size, rows * size, room, place % block + number * apart)
@@ -103,7 +105,7 @@ class Panels:
     def _rows(
         self, reader: PieceReader, row: int, column: int, shape: tuple[int, ...], room: np.ndarray
     ) -> np.ndarray:
-        """[rows, columns] of a row-major file, of which whole rows are read."""
+        """Read [rows, columns] of a row-major file; whole rows are read."""
         x, (rows, columns) = self._x, shape
         place = x.offset + row * self._cell
         reader.read(place, rows * self._cell, room, place % reader.block)
@@ -116,39 +118,39 @@ def _side_by_side(x: MatrixFile) -> int:
 
 
 class Features:
-    """The panel that is in memory, with a row more than there are sources, and what was in those before.
+    """The panel that is in memory, with one row more than there are sources, and fingerprints of all panels.
 
     Args:
         x: The file.
-        columns: Of a panel.
-        piece_bytes: As in :class:`Panels`.
+        columns: Number of columns of a panel.
+        piece_bytes: See :class:`Panels`.
         scale: [rows], of the file's wide dtype: multiplies the rows; None means 1.
 
     Attributes:
-        fingerprints: Of the contents of each panel that was read, the first one first.
+        fingerprints: The fingerprints of the contents of all panels that were read, in order.
     """
 
     def __init__(self, x: MatrixFile, columns: int, piece_bytes: int, scale: Tensor | None = None) -> None:
         self._x, self._columns, self._scale = x, columns, scale
-        # The same for all panels: what an allocator keeps of the last one must not come on top of the next.
-        # In large pages, where rows are found faster.
+        # All panels use the same memory, so that memory of the last panel that an allocator keeps does not
+        # add to the next. It has large pages, in which rows are accessed faster.
         self._room = native.empty(((x.rows + 1) * columns,), WIDE[x.wide])
         self._panels = Panels(x, piece_bytes)
         self._first, self._panel = -1, self._room[:0]
         self.fingerprints: list[int] = []
 
     def panel(self, first: int) -> Tensor:
-        """[rows, .]: the panel that begins with this column; valid until the next one is requested.
+        """Return the panel that begins with this column, [rows, .]; valid until the next one is requested.
 
         Raises:
             FileFormatError: The file is truncated.
         """
         if first != self._first:
-            # Results of the last panel have sizes that this one may have no use for.
+            # The pool may hold results of the last panel with sizes that this panel cannot use.
             native.extension.pool_clear()
             width = min(self._columns, self._x.columns - first)
             self._panel = self._room[: (self._x.rows + 1) * width].view(self._x.rows + 1, width)
-            self._first = -1  # until all of it is there
+            self._first = -1  # invalid until the whole panel is read
             self._panels.load(first, self._panel[:-1])
             number = first // self._columns
             self.fingerprints[number:] = [fingerprint(self._panel[:-1])]
@@ -158,14 +160,14 @@ class Features:
         return self._panel[:-1]
 
     def panel_with(self, first: int, carried: Tensor) -> Tensor:
-        """[rows + 1, .]: the same, and ``carried``, [1, .], as a row behind."""
+        """Return the panel with ``carried``, [1, .], as an additional last row, [rows + 1, .]."""
         self.panel(first)
         self._panel[-1:] = carried
         return self._panel
 
 
 def fingerprint(values: Tensor, threads: int | None = None) -> int:
-    """Of the contents of a contiguous tensor; the same for any number of threads, None meaning torch's."""
+    """Return a hash of a contiguous tensor's contents, for any number of threads (None: torch's number)."""
     if not values.numel():
         return 0
     many = native.threads() if threads is None else threads

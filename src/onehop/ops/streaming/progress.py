@@ -1,4 +1,4 @@
-"""A result in the making: written beside its place, with a note of how far it is, and renamed when whole."""
+"""An unfinished result: a file next to the result's path, with a note of the progress."""
 
 import hashlib
 import json
@@ -17,9 +17,9 @@ class Contents(NamedTuple):
     """Fingerprints of the inputs that a run has read.
 
     Attributes:
-        panels: Of each panel of features.
-        tiles: How many tiles of the first panel, with their edges and weights, the last figure is about.
-        edges: Of these tiles.
+        panels: The fingerprint of each panel of features.
+        tiles: The number of tiles of the first panel that ``edges`` covers.
+        edges: The fingerprint of the edges and weights of these tiles.
     """
 
     panels: list[int]
@@ -29,7 +29,7 @@ class Contents(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Earlier:
-    """The state that an earlier run left: its plan, written tiles, fingerprints of inputs, its file."""
+    """The state that an earlier run left: plan, number of written tiles, fingerprints of inputs, file."""
 
     plan: list[int]
     done: int
@@ -38,11 +38,12 @@ class _Earlier:
 
 
 class Unfinished:
-    """The file beside the result, and its note.
+    """The unfinished file next to the result, and its note.
 
     Args:
-        out: Where the result will be.
-        what: All that the result depends on, ready for JSON. A note of something else is not gone on from.
+        out: The path of the result.
+        what: Everything that the result depends on, as JSON data. A run resumes only if the note contains the
+            same data.
     """
 
     def __init__(self, out: Path, what: dict[str, Any]) -> None:
@@ -52,22 +53,22 @@ class Unfinished:
         self._what = what
         self._plan: list[int] = []
         self.done = 0
-        """So many tiles have been written, in the order of the plan."""
+        """The number of tiles that have been written, in the order of the plan."""
         self.read = Contents([], 0, 0)
-        """What an earlier run had read of what ``done`` counts."""
+        """The fingerprints of the inputs that an earlier run read for these tiles."""
 
     def plan(self) -> list[int] | None:
-        """The numbers of the plan that an earlier run of the same followed; None without one."""
+        """Return the numbers of the plan of an earlier run of the same result; None without one."""
         earlier = self._earlier()
         return None if earlier is None else earlier.plan
 
     def begin(
         self, plan: list[int], rows: int, columns: int, dtype: np.dtype, by_columns: bool
     ) -> MatrixFile:
-        """The file to write to; ``done`` says from which tile on.
+        """Return the file to write to; ``done`` is the number of the first tile to write.
 
         Raises:
-            StorageError: The disk has no room for the result, or the folder cannot be written.
+            StorageError: The disk has no space for the result, or the folder is not writable.
         """
         self._plan = plan
         earlier = self._earlier()
@@ -104,7 +105,7 @@ class Unfinished:
             return None
 
     def note(self, done: int, read: Contents) -> None:
-        """Notes how many tiles are on the disk, and what has been read for them."""
+        """Note how many tiles are on the disk, and fingerprints of the inputs that were read for them."""
         note = {
             "what": self._what,
             "plan": self._plan,
@@ -118,10 +119,10 @@ class Unfinished:
             beside.replace(self._note)
 
     def finish(self) -> None:
-        """The result takes its place.
+        """Move the finished file to the result's path.
 
         Raises:
-            StorageError: The disk is full, or the place cannot be written.
+            StorageError: The disk is full, or the path is not writable.
         """
         with writing(self.out):
             with self.path.open("rb") as file:
@@ -131,5 +132,5 @@ class Unfinished:
 
 
 def _digest(note: dict[str, Any]) -> str:
-    """A note that says more tiles than were written would leave the others without numbers."""
+    """Return a checksum of the note; a damaged note could claim more tiles than were written."""
     return hashlib.sha256(json.dumps(note, sort_keys=True).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The streamed aggregation: edges are read ahead and results written while tiles are reduced."""
+"""The streamed aggregation: edges are read ahead, and results are written, while tiles are reduced."""
 
 import logging
 import os
@@ -39,19 +39,19 @@ class Scales(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """The scales' bytes; shared memory counts once."""
+        """The bytes of the scales; shared memory counts once."""
         sizes = {each.data_ptr(): each.nbytes for each in self if each is not None}
         return sum(sizes.values())
 
 
 class Then(NamedTuple):
-    """A change of reduced rows before they are written, by the thread that writes.
+    """A function that changes reduced rows before they are written; the writing thread runs it.
 
     Attributes:
-        what: All that it depends on, ready for JSON.
-        apply: Given the first row's number, the first column's, and [rows, columns], which it may write to,
-            returns the same shape.
-        beside: The memory that it takes.
+        what: Everything that the function depends on, as JSON data.
+        apply: The function. It takes the number of the first row, the number of the first column, and [rows,
+            columns], which it may overwrite, and returns the same shape.
+        beside: The memory that the function needs.
     """
 
     what: object
@@ -61,7 +61,7 @@ class Then(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
-    """The inputs."""
+    """The inputs of a streamed aggregation."""
 
     graph: StoredGraph
     x: MatrixFile
@@ -69,7 +69,7 @@ class _Inputs:
     scales: Scales
 
     def stamps(self) -> dict[str, object]:
-        """The files' sizes and times of change, ready for JSON."""
+        """Return the files' sizes and modification times, as JSON data."""
         return {
             "graph": self.graph.identity,
             "x": _stamp(self.x),
@@ -78,7 +78,7 @@ class _Inputs:
         }
 
     def confirm(self, begun: dict[str, object]) -> None:
-        """Looks whether they are still those that the run began with.
+        """Check that the inputs are still the ones with which the run began.
 
         Raises:
             FileFormatError: A file was written to in the meantime.
@@ -103,18 +103,18 @@ def aggregate(
     then: Then | None = None,
     result: np.dtype | None = None,
 ) -> Path:
-    """See :func:`onehop.aggregate` with ``out``.
+    """Run :func:`onehop.aggregate` with ``out``; see there.
 
     Args:
         graph: The graph.
         x: The features.
         weight: A number for each edge, or None.
         reduce: The reduction.
-        out: The result.
-        memory: Bytes, or None.
+        out: The path of the result.
+        memory: The budget in bytes, or None.
         scales: Factors of the rows at both ends of an edge.
-        then: Changes rows before they are written; None means nothing.
-        result: The dtype of the result; None means the dtype of the result in memory.
+        then: Changes rows before they are written; None means no change.
+        result: The dtype of the result; None means the dtype that a result in memory has.
     """
     features = MatrixFile.open("x", x)
     if features.rows != graph.num_src:
@@ -151,9 +151,9 @@ def aggregate(
         taken = taken._replace(held_bytes=taken.held_bytes + inputs.scales.nbytes)
         budget = budget_bytes(memory)
         tiles = _tiling(inputs, taken, budget, memory is None, unfinished)
-        # Panels of a row-major file would be written in scraps.
+        # In a row-major file, panels would have to be written in small scattered parts.
         by_columns = features.by_columns or tiles.columns < features.columns
-        # As in memory: factors of 32 bits make the result as wide.
+        # As in memory, factors of 32 bits give the result that dtype.
         plain = weights is None and scales == (None, None)
         dtype = result or (features.result if plain else features.wide)
         file = unfinished.begin(list(astuple(tiles)), graph.num_dst, features.columns, dtype, by_columns)
@@ -166,10 +166,10 @@ def aggregate(
 
 
 def _checked(name: str, scale: Tensor | None, rows: int, x: MatrixFile) -> Tensor | None:
-    """A scale, contiguous.
+    """Return a scale as a contiguous tensor.
 
     Raises:
-        ArgumentError: Its shape, dtype or device does not fit.
+        ArgumentError: The scale's shape, dtype or device does not fit.
     """
     if scale is None:
         return None
@@ -185,11 +185,11 @@ def _checked(name: str, scale: Tensor | None, rows: int, x: MatrixFile) -> Tenso
 
 
 def _tiling(inputs: _Inputs, taken: Beside, budget: int, is_default: bool, unfinished: Unfinished) -> Tiling:
-    """The plan: where the budget is the default, the one of an earlier run if it fits."""
+    """Return the plan; if the budget is the default, an earlier run's plan if it fits."""
     tiles = tiling(inputs.graph, inputs.x, inputs.weight is not None, budget, taken)
     earlier = unfinished.plan()
     if is_default and earlier is not None and len(earlier) == len(astuple(tiles)):
-        # What is free changes; a run that was interrupted goes on by its own plan, where that still fits.
+        # The free memory changes, so an interrupted run continues with its own plan if that still fits.
         before = Tiling(*earlier)
         if min(earlier) > 0 and before.columns * inputs.x.rows * inputs.x.wide.itemsize <= budget:
             tiles = before
@@ -244,15 +244,15 @@ def _run(
 def _put(
     result: MatrixFile, file: BinaryIO, place: tuple[int, int], block: Tensor, then: Then | None
 ) -> None:
-    """Writes a block from a row and a column on, after what is to be done with it."""
+    """Write a block at a row and a column, after applying ``then``."""
     row, first = place
     result.put(file, row, first, block if then is None else then.apply(row, first, block))
 
 
 def _changed(features: Features, edges: Edges, before: Contents, tiles: Tiling) -> str | None:
-    """The input whose contents changed since an earlier run, though its size and time of change did not.
+    """Return an input whose contents changed since an earlier run although its size and time did not.
 
-    That reads once more what was read for the tiles that are done: no more than beginning anew would read.
+    This reads again what was read for the finished tiles, which is no more than a restart would read.
     """
     for _ in edges.tiles(0, before.tiles):
         pass
@@ -266,9 +266,9 @@ def _changed(features: Features, edges: Edges, before: Contents, tiles: Tiling) 
 def _tile_reduced(
     tile: Tile, graph: Graph, features: Features, carried: Tensor | None, reduce: str, scale: Tensor | None
 ) -> Tensor:
-    """[rows, columns]; of a piece of a row, what all of its pieces so far have come to.
+    """Return a tile's reduced rows, [rows, columns]; for a piece of a row, the result of all pieces so far.
 
-    ``scale``, [num_dst] or None, multiplies rows that are whole.
+    ``scale``, [num_dst] or None, multiplies complete rows.
     """
     x = features.panel(tile.first) if carried is None else features.panel_with(tile.first, carried)
     if scale is not None:
@@ -292,7 +292,7 @@ def _reduced(graph: Graph, x: Tensor, weight: Tensor | None, reduce: str, scale:
 
 
 def _ahead(tiles: Iterator[tuple[Tile, Graph]], reader: ThreadPoolExecutor) -> Iterator[tuple[Tile, Graph]]:
-    """Yields tiles and their rows, while another thread makes the next ones."""
+    """Yields tiles and their graphs, while another thread makes the next ones."""
     waiting = deque(reader.submit(next, tiles, None) for _ in range(TILES_AHEAD))
     while (tile := waiting.popleft().result()) is not None:
         waiting.append(reader.submit(next, tiles, None))

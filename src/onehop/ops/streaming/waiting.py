@@ -1,4 +1,4 @@
-"""Results on their way to the disk: written one after the other by a thread of their own."""
+"""A queue of results that a separate thread writes to the disk one after the other."""
 
 from collections import deque
 from collections.abc import Callable
@@ -8,21 +8,21 @@ from types import TracebackType
 from onehop import native
 
 SYNC_BYTES = 32 << 20
-"""After so many bytes the disk is waited for.
+"""The number of written bytes after which the queue waits for the disk.
 
-Twice as many are in the page cache at most, where they take memory from everything else.
+At most twice as many bytes are in the page cache, where they take memory from everything else.
 """
 
 
 class Waiting:
-    """A queue of writes, bounded in bytes, so that the disk has work while other things are done.
+    """A queue of writes, limited in bytes, so that the disk works while results are computed.
 
-    The disk is waited for by another thread, while the next results are written.
+    Another thread waits for the disk, while the next results are written.
 
     Args:
-        most_bytes: So many may wait; a write that is larger waits alone.
-        sync: Returns when all that was written before is on the disk.
-        note: Told how many writes are on the disk, by the thread that submits them.
+        most_bytes: The maximal number of waiting bytes; a larger write waits alone.
+        sync: Returns when everything that was written before is on the disk.
+        note: Is called with the number of writes that are on the disk, by the thread that submits them.
     """
 
     def __init__(self, most_bytes: int, sync: Callable[[], object], note: Callable[[int], None]) -> None:
@@ -31,18 +31,18 @@ class Waiting:
         self._syncer = ThreadPoolExecutor(1, "onehop-sync", native.one_thread)
         self._queue: deque[tuple[Future[None], int]] = deque()
         self._bytes = self._noted = 0
-        # Of the writing thread.
+        # Only the writing thread uses these.
         self._written = self._unsynced = 0
         self._failed = False
         self._syncing: Future[None] | None = None
-        # Of the thread that waits for the disk.
+        # Only the thread that waits for the disk uses this.
         self._on_disk = 0
 
     def submit(self, write: Callable[[], object], size: int) -> None:
-        """Has ``write`` done, after all before it; first waits until ``size`` bytes more may wait.
+        """Queue ``write`` after all earlier writes; first wait until the queue has room for ``size`` bytes.
 
         Raises:
-            Exception: What an earlier write raised.
+            Exception: An earlier write raised it.
         """
         while self._queue and (self._bytes + size > self._most or self._queue[0][0].done()):
             self._settle()
@@ -51,10 +51,10 @@ class Waiting:
         self._bytes += size
 
     def finish(self) -> None:
-        """Waits for all of them. The last ones may not be on the disk yet.
+        """Wait for all writes. The last ones may not be on the disk yet.
 
         Raises:
-            Exception: What one of them raised.
+            Exception: A write raised it.
         """
         while self._queue:
             self._settle()
@@ -74,7 +74,7 @@ class Waiting:
             self._noted = done
 
     def _write(self, write: Callable[[], object], size: int) -> None:
-        # What is noted is a number of writes from the first one on: none counts behind one that failed.
+        # The note counts writes from the first one on, so writes after a failed one do not count.
         if self._failed:
             return
         try:
@@ -100,7 +100,7 @@ class Waiting:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Ends the threads; writes that have not begun are given up, and those on the disk are told of."""
+        """End the threads; writes that have not begun are cancelled, and writes on the disk are noted."""
         self._writer.shutdown(cancel_futures=True)
         self._syncer.shutdown()
         self._tell()

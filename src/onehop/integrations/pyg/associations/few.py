@@ -14,7 +14,7 @@ from onehop.integrations.rows import is_own
 from onehop.integrations.torch.products import THEIRS
 
 FORWARD = Linear.forward if is_own(Linear.forward) else None
-"""PyG's linear step; None where another library has replaced it."""
+"""PyG's linear step; None if another library has replaced it."""
 
 
 def rooted_over_few(
@@ -22,18 +22,18 @@ def rooted_over_few(
 ) -> Tensor | None:
     """Computes (A X) W^T + b + T V^T in the layer's own order; None if PyG's code has to run.
 
-    It calls torch's functions and not the modules, because a call of a module takes as long as the sums.
+    It calls torch's functions instead of the modules, because calling a module takes as long as the sums.
 
     Args:
         layer: The layer.
-        linear: The name of the linear step of what it aggregates.
+        linear: The name of the linear step of the aggregated features.
         root: The name of the linear step of the destinations' own features T; empty for none.
         edge_index: [2, E], few edges.
-        operands: What its ``propagate`` gets, by name; "x" is a pair.
+        operands: The operands of ``propagate`` by name; "x" is a pair.
     """
     modules, target = layer._modules, operands["x"][1]
     lin, lin_root, adds_root = modules.get(linear), modules.get(root), bool(root) and target is not None
-    # What refuses most layers comes first.
+    # The condition that excludes most layers is tested first.
     if type(modules.get("aggr_module")) not in REDUCTIONS:
         return None
     if _calls_more(lin) or (adds_root and _calls_more(lin_root)) or F.linear is not THEIRS:
@@ -41,7 +41,7 @@ def rooted_over_few(
     reduced = aggregated_over_few(layer, edge_index, operands)
     if reduced is None:
         return None
-    # By their names: a program may have put tensors in the place of the parameters.
+    # The parameters are read by name, because a program may have replaced them by tensors.
     out: Tensor = torch._C._nn.linear(reduced, lin.weight, lin.bias)
     if not adds_root:
         return out

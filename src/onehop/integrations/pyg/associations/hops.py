@@ -1,7 +1,7 @@
 """SGConv and TAGConv, which aggregate several times, and multiply at the end or at every step.
 
-Where W narrows the features, the sum of A^k X W_k over k is X W_0 + A (X W_1 + A (X W_2 + ...)), with an
-aggregation of the narrow features for each step.
+If W narrows the features, the sum of A^k X W_k over k is computed as X W_0 + A (X W_1 + A (X W_2 + ...)),
+where each step aggregates the narrow features.
 """
 
 from typing import Any
@@ -40,10 +40,10 @@ def tag(theirs: Function, layer: Any, x: Any, edge_index: Any, edge_weight: Any 
 def _powers(
     layer: Any, lins: list[Any], loops: bool | None, x: Any, edge_index: Any, edge_weight: Any
 ) -> Tensor | None:
-    """Computes the sum and adds the bias; None where PyG's order is cheaper or has to be kept.
+    """Computes the sum of A^k X W_k and adds the bias; None if PyG's order is cheaper or has to be kept.
 
     Args:
-        layer: The layer. Its bias is added, or that of the last linear step if it is the only one.
+        layer: The layer. Its bias is added, or the bias of the last linear step if there is only one.
         lins: The linear step of each power of A, from 0 on, or None; the last one is a module.
         loops: Whether A is normalised with self loops; None means that it is not normalised.
         x: [N, K].

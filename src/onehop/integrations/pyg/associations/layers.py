@@ -1,4 +1,4 @@
-"""The layers whose forward is replaced, and what replaces it."""
+"""The layers whose ``forward`` is replaced, and the replacements."""
 
 from functools import partial
 
@@ -9,10 +9,10 @@ from onehop.integrations.rows import Function, Row, replacing
 
 
 def rows(gcn_norm: Function | None) -> list[Row]:
-    """The patch table's rows of the layers' forwards.
+    """Return the rows that replace the layers' ``forward`` methods.
 
     Args:
-        gcn_norm: The patch's own normalisation; None where another library has replaced PyG's.
+        gcn_norm: The patch's own normalisation; None if another library has replaced PyG's.
     """
     return [
         replacing(GCNConv, "forward", partial(order.gcn, gcn_norm), partial(program.gcn, gcn_norm)),

@@ -1,8 +1,8 @@
 """The operator ``onehop::linear_aggregate`` of programs: a linear step and an aggregation, in either order.
 
-It chooses when the program runs. It saves A X where that was planned to come first, and notes which order
-ran, so that the backward pass goes the same way. A program that was exported calls it where PyG is not
-installed, so this imports nothing of PyG.
+The operator chooses the order when the program runs. It saves A X if that was planned to come first, and
+returns which order ran, so that the backward pass uses the same order. Exported programs call it without PyG,
+so this module does not import PyG.
 """
 
 from typing import Any, NamedTuple
@@ -35,7 +35,7 @@ _PLACE_OF_ROWS = 5
 
 
 class _Step(NamedTuple):
-    """Arguments of both operators: operands, and choices that were made while tracing."""
+    """The arguments of the forward and the backward operator: operands, and choices made during tracing."""
 
     x: Tensor
     weight: Tensor
@@ -48,22 +48,22 @@ class _Step(NamedTuple):
     constant: bool
 
     def task(self) -> Aggregation:
-        """The aggregation of the features."""
+        """Return the aggregation of the features."""
         graph, edge_weight = held(self.graph), self.edge_weight
         if edge_weight is not None and edge_weight.size(0) != graph.num_edges:
             edge_weight = edge_weight[: graph.num_edges]
         return Aggregation(WEIGHTED, "mean" if self.mean else "sum", graph, self.x, edge_weight, self.scale)
 
     def is_constant(self) -> bool:
-        """Return whether A X may be kept."""
+        """Return whether A X may be cached."""
         return self.constant and self.task().is_constant()
 
     def aggregated(self) -> Tensor:
-        """A X, which is kept where it may be."""
+        """Return A X, from the cache if it may be cached."""
         return self.task().run() if self.is_constant() else self.sum_of(self.x)
 
     def sum_of(self, rows: Tensor, transposed: bool = False) -> Tensor:
-        """The aggregation of other rows, or of gradients over the reversed edges."""
+        """Return the aggregation of other rows, or of gradients over the reversed edges."""
         task = self.task()
         call = on(
             task.graph,
@@ -92,7 +92,7 @@ def _forward(
     step = _Step(x, weight, edge_weight, scale, graph, *choices)
     inner, first = first_step(x, weight, step.before, step.own_before, step.is_constant(), step.aggregated)
     out = product(inner, weight, None) if first else step.sum_of(inner)
-    # As many numbers as were planned for, read only if A X came first.
+    # The size is the planned one; the contents are read only if A X came first.
     summed = inner if step.before and first else x.new_zeros((rows, x.size(1)) if step.before else 0)
     return out, summed, torch.tensor([first], device="cpu")
 
@@ -142,7 +142,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 
 def _differentiate(ctx: Any, grad: Tensor | None, *_: Tensor | None) -> tuple[Tensor | None, ...]:
     needs = list(ctx.needs_input_grad[:2])
-    gradients: list[Tensor | None] = [None] * (len(_Step._fields) + 1)  # and one for the rows
+    gradients: list[Tensor | None] = [None] * (len(_Step._fields) + 1)  # one more for the argument ``rows``
     if grad is not None and any(needs):
         *operands, summed, first = ctx.saved_tensors
         of_operands = torch.ops.onehop.linear_aggregate_grad(
@@ -157,4 +157,4 @@ define(f"{_NAME}_grad", _backward, _fake_backward, _SCHEMA_OF_GRADIENT)
 torch.library.register_autograd(f"onehop::{_NAME}", _differentiate, setup_context=_save, lib=LIBRARY)
 
 LINEAR_AGGREGATE: Any = torch.ops.onehop.linear_aggregate
-"""The operator. Its first result is A X W^T."""
+"""The forward operator. Its first result is A X W^T."""

@@ -1,8 +1,8 @@
 """The order of a layer's linear step and its aggregation: A (X W) or (A X) W, whichever costs less.
 
-The first part states the conditions, for eager layers and for programs (:mod:`.program`); the choice is in
-:mod:`.steps`. The second part runs eager layers, which state their linear steps, their edges, and which of
-the two orders PyG has.
+The first part checks the conditions, for eager layers and for programs (:mod:`.program`); :mod:`.steps` makes
+the choice. The second part runs eager layers; each function passes the layer's linear steps, its edges, and
+the order that PyG uses.
 """
 
 import functools
@@ -39,7 +39,7 @@ from onehop.integrations.torch.products import THEIRS
 from onehop.ops.contexts import autocast_dtype, autocasts, context_reason, saving_is_watched, wraps
 
 Run = Callable[..., Tensor | None]
-# The key of the number of rows before the leaves, among what is derived from a graph.
+# The key, among the results derived from a graph, of the number of rows before the leaves.
 _LEAVES = "rows before leaves"
 
 
@@ -47,18 +47,18 @@ _LEAVES = "rows before leaves"
 
 
 def is_product(lin: Any, x: Tensor, biased: bool) -> bool:
-    """Return whether a module only multiplies by its weight; also while a program is traced.
+    """Return whether a module only multiplies by its weight; works also while a program is traced.
 
     Args:
         lin: The module.
         x: Its input.
-        biased: Whether it may add a bias.
+        biased: Whether the module may add a bias.
     """
     return (
         type(lin) is Linear
         and Linear.forward is FORWARD
         and "forward" not in lin.__dict__
-        # torch.compile guards the number of hooks, but not whether there are any.
+        # torch.compile guards the number of hooks, but not the truth value of the dictionary.
         and len(lin._forward_hooks) + len(lin._forward_pre_hooks) == 0
         and len(lin._backward_hooks) + len(lin._backward_pre_hooks) == 0
         and x.dim() == 2
@@ -70,29 +70,29 @@ def is_product(lin: Any, x: Tensor, biased: bool) -> bool:
 def is_plain(lin: Any, x: Any, biased: bool, *others: Tensor) -> bool:
     """Return whether an eager layer may multiply without calling the module; the context is not checked.
 
-    Args are those of :func:`is_product`, and other tensors that the layer gets.
+    The arguments are those of :func:`is_product`, and other tensors that the layer gets.
     """
     if type(x) is not Tensor or x.layout is not torch.strided or not is_product(lin, x, biased):
         return False
     weight = lin.weight
     return (
-        F.linear is THEIRS  # as products.is_torchs, with a call less
-        and not weight.is_inference()  # it gets no gradient, although requires_grad may be set
+        F.linear is THEIRS  # this is products.is_torchs(), without the call
+        and not weight.is_inference()  # such a weight gets no gradient, although requires_grad may be set
         and (weight.dtype is x.dtype or None not in (autocast_dtype(x), autocast_dtype(weight)))
         and not wraps(x, weight, *others)
-        # Both are on one device that has data, and on a GPU autocast does not decide on their dtypes.
+        # Both are on the same device, not on "meta", and on a GPU autocast is off.
         and (weight.is_cpu if x.is_cpu else weight.device == x.device and not x.is_meta and not autocasts(x))
     )
 
 
 def may_choose(lin: Any, x: Any, biased: bool, *others: Tensor) -> bool:
-    """Return whether an eager layer's order may be chosen; arguments are those of :func:`is_plain`."""
+    """Return whether an eager layer's order may be chosen; the arguments are those of :func:`is_plain`."""
     return (
         context_reason() is None
         and not saving_is_watched()
         and session.now.settings.associate
         and is_plain(lin, x, biased, *others)
-        # On another device the host has to wait to know whether what came first is finite.
+        # On a GPU, the host has to wait to find out whether the first result is finite.
         and (x.is_cpu or x.numel() >= thresholds.now.awaited_numbers)
     )
 
@@ -100,7 +100,8 @@ def may_choose(lin: Any, x: Any, biased: bool, *others: Tensor) -> bool:
 def is_linear(task: Any) -> bool:
     """Return whether a task is an aggregation that a linear step may precede or follow.
 
-    With weights of a wider dtype it may not: in PyG they widen the messages, and a linear step then raises.
+    Weights of a wider dtype are excluded: in PyG, the messages get the wider dtype, and a linear step then
+    raises an error.
     """
     return (
         isinstance(task, Aggregation)
@@ -123,16 +124,16 @@ def _run(
     target: Any = None,
     root: Any = None,
 ) -> Tensor | None:
-    """A X W^T + b + T V^T, in the order that costs less; None where A is not linear.
+    """Compute A X W^T + b + T V^T in the cheaper order; None if A is not linear.
 
     Args:
-        layer: The layer. Its bias is b if its own order is A (X W), else the bias of ``lin``.
+        layer: The layer. Its bias is b if its own order is A (X W); else b is the bias of ``lin``.
         task: The aggregation of X.
         lin: The linear step.
         own_before: Whether the layer's own order is (A X) W.
         may_keep: Whether A X may be kept if X is constant.
         target: T, the destinations' own features, or None.
-        root: Their linear step, or None.
+        root: The linear step of T, or None.
     """
     if not is_linear(task):
         return None
@@ -143,7 +144,7 @@ def _run(
     changed = before is not own_before
     begin(task, layer, ("before" if before else "after") if changed else None)
     alone, autocast = target is None or root is None, torch.is_autocast_enabled(x.device.type)
-    # Then both products are one step: the second is added to the first.
+    # If this holds, both products run as one step, which adds the second to the first.
     joins = (
         not alone
         and is_plain(root, target, False)
@@ -160,7 +161,7 @@ def _run(
         task.x = first
         out = task.run() if bias is None else task.run() + bias
     if changed and before and bias is None and out.requires_grad and has_edgeless_rows(graph):
-        # With a bias, its own gradient has a NaN in both orders.
+        # With a bias, the gradient of the bias has a NaN in both orders anyway.
         out.register_hook(functools.partial(gradient_where_edges_end, graph))
     if joins and not autocast:
         return product(target, root.weight, out)
@@ -170,9 +171,10 @@ def _run(
 def _in_own_dtype(
     task: Aggregation, first: Tensor, weight: Tensor, bias: Tensor | None, before: bool
 ) -> Tensor:
-    """The second step and the bias under autocast, in the dtype that the layer's own order gives.
+    """Run the second step and the bias under autocast, in the result dtype of the layer's own order.
 
-    A linear step that comes last gives autocast's; an aggregation that of messages, products times a factor.
+    If a linear step comes last in that order, the dtype is autocast's. If an aggregation comes last, it is
+    the dtype of the messages, which are products times a factor.
     """
     dtype = autocast_dtype(task.x) or task.x.dtype
     if before:
@@ -186,10 +188,10 @@ def _in_own_dtype(
 
 
 def _rows_before_leaves(graph: Graph) -> int | None:
-    """After how many destinations none has edges; None for all.
+    """Return how many destinations come before the trailing ones without edges; None means all.
 
-    In a sampled mini-batch most nodes are leaves, which have no edges and come last. Of a graph that was made
-    on a device this is not computed, because the host would have to wait.
+    In a sampled mini-batch, most nodes are leaves, which have no edges and come last. For a graph that was
+    made on a GPU, the number is not computed, because the host would have to wait.
     """
     if graph.made_on is not None:
         return None
@@ -205,7 +207,7 @@ def gcn(
     """Computes GCNConv's ``forward``; None if PyG's code has to run.
 
     Args:
-        gcn_norm: The patch's own normalisation; None where another library has replaced PyG's.
+        gcn_norm: The patch's own normalisation; None if another library has replaced PyG's.
         theirs: PyG's method.
         layer: The layer.
         x: [N, K].
@@ -236,7 +238,7 @@ def gcn(
         and edge_index.layout is torch.strided
         and not session.now.settings.backend
     ):
-        # Most calls: weights are products of a number for each node, so that none is made for each edge.
+        # In most calls, weights are products of a number for each node, so no weight for each edge is made.
         key = SymmetricKey(x.size(0), layer.add_self_loops, layer.flow == "source_to_target", x.dtype)
         of_edges = remembered(edge_index, key=key, make=lambda: normalised_graph(edge_index, key))
     if of_edges is not None:
@@ -244,12 +246,12 @@ def gcn(
     else:
         edges, weight = _gcn_edges(layer, x, edge_index, edge_weight)
         task = aggregation_of(layer, edges, {"x": x, "edge_weight": weight})
-    # Weights that are normalised are new at every call, and may be others.
+    # Normalised weights are new tensors in every call, and may differ between calls.
     return _run(layer, task, lin, False, may_keep=edge_weight is None or not layer.normalize)
 
 
 def _gcn_edges(layer: Any, x: Tensor, edge_index: Any, edge_weight: Any) -> tuple[Any, Any]:
-    """The edges and weights that GCNConv's own forward would aggregate with."""
+    """Return the edges and weights that GCNConv's own ``forward`` would aggregate with."""
     if not layer.normalize:
         return edge_index, edge_weight
     listed = type(edge_index) is Tensor
@@ -267,9 +269,9 @@ def _gcn_edges(layer: Any, x: Tensor, edge_index: Any, edge_weight: Any) -> tupl
 def normalised(
     layer: Any, x: Tensor, edge_index: Any, edge_weight: Any, loops: bool, improved: bool = False
 ) -> tuple[Any, Any]:
-    """Edges and weights as GCN normalises them, from the memory that all layers share."""
+    """Return edges and weights normalised as in GCN, from the cache that all layers share."""
     edges = gcn_conv.gcn_norm(edge_index, edge_weight, x.size(0), improved, loops, layer.flow, x.dtype)
-    # PyG passes the weight beside a SparseTensor on, unused.
+    # If the edges are a SparseTensor, PyG passes the weight on without using it.
     return (edges, edge_weight) if is_sparse_tensor(edges) else (edges[0], edges[1])
 
 
@@ -280,12 +282,12 @@ def rooted(
 
     Args:
         layer: The layer.
-        linear: The name of the linear step of what it aggregates.
+        linear: The name of the linear step of the aggregated features.
         root: The name of the linear step of the destinations' own features T; empty for none.
-        x: [N, K], or a pair: the sources' features, and the destinations', which may be None.
+        x: [N, K], or a pair of the sources' features and the destinations' features or None.
         edge_index: [2, E], or a sparse matrix.
         size: (num_src, num_dst) or None.
-        weights: The edge weight by its name, if the layer takes one.
+        weights: The edge weight by its argument name; empty if the layer takes none.
     """
     ends = (x, x) if type(x) is Tensor else x
     if type(ends) is not tuple or len(ends) != 2:
@@ -301,7 +303,7 @@ def rooted(
 
 
 def sage(run: Run, theirs: Function, layer: Any, x: Any, edge_index: Any, size: Any = None) -> Tensor | None:
-    """Computes SAGEConv's ``forward`` by one of the two ``rooted``; None if PyG's code has to run."""
+    """Computes SAGEConv's ``forward``, by :func:`rooted` or its variants; None if PyG's code has to run."""
     if layer.project or type(layer).message is not SAGEConv.message:
         return None
     out = run(layer, "lin_l", "lin_r" if layer.root_weight else "", x, edge_index, size, {})
@@ -317,7 +319,7 @@ def graph_conv(
     edge_weight: Any = None,
     size: Any = None,
 ) -> Tensor | None:
-    """Computes GraphConv's ``forward`` by one of the two ``rooted``; None if PyG's code has to run."""
+    """Computes GraphConv's ``forward``, by :func:`rooted` or its variants; None if PyG's code has to run."""
     if type(layer).message is not GraphConv.message:
         return None
     return run(layer, "lin_rel", "lin_root", x, edge_index, size, {"edge_weight": edge_weight})

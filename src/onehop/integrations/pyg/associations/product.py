@@ -1,4 +1,4 @@
-"""The linear step of layers whose order onehop chooses, X W^T + b, and the sum of two of them."""
+"""The linear step X W^T + b of layers whose order onehop chooses, and the sum of two such steps."""
 
 import functools
 import math
@@ -24,19 +24,19 @@ from onehop.integrations.torch.products import (
 from onehop.ops.contexts import autocast_dtype, wraps
 from onehop.ops.linear import FORWARD, is_large
 
-# The key of the rows without edges, among what is derived from a graph.
+# The key, among the results derived from a graph, of the rows without edges.
 _EDGELESS = "rows without edges"
 
 
 def product(
     x: Tensor, weight: Tensor, bias: Tensor | None, noting: Callable[[Tensor], None] | None = None
 ) -> Tensor:
-    """X W^T + b; under autocast in its dtype, as ``torch.nn.functional.linear``.
+    """Compute X W^T + b; under autocast in autocast's dtype, as ``torch.nn.functional.linear``.
 
     Args:
         x: [N, K].
         weight: [M, K], of the same dtype, except under autocast.
-        bias: [M], or [N, M] to be added to; None means 0.
+        bias: [M], or [N, M]; None means 0.
         noting: Called with X when a backward pass reaches the product, or None.
 
     Returns:
@@ -44,7 +44,8 @@ def product(
     """
     lowered = autocast_dtype(x)
     if lowered is not None:
-        # Here and not inside, where autocast would keep copies of parameters that pass no gradient on.
+        # The conversion is done here, because inside the step autocast would keep copies of parameters that
+        # pass on no gradient.
         noting = None if noting is None else functools.partial(_note, noting, x)
         x, weight = x.to(lowered), weight.to(lowered)
         bias = None if bias is None else bias.to(lowered)
@@ -53,7 +54,7 @@ def product(
     bounds, numbers = thresholds.now, x.numel()
     small = numbers * weight.size(0) < bounds.product_work and numbers < bounds.sparse_numbers
     if small and noting is None:
-        # Not F.linear, which may be replaced.
+        # F.linear may be replaced, so it is not called here.
         plain: Tensor = torch._C._nn.linear(x, weight) if bias is None else torch.addmm(bias, x, weight.t())
         return plain
     fastest = may_run_elsewhere(x) and (is_large(FORWARD, x, weight) or sparse_features.may_apply(x))
@@ -63,11 +64,11 @@ def product(
 
 
 def prefix_product(x: Tensor, weight: Tensor, top: Tensor, top_weight: Tensor, bias: Tensor | None) -> Tensor:
-    """X W^T + b, and T V^T added to its first rows; under autocast in its dtype.
+    """Compute X W^T + b, plus T V^T in the first n rows; under autocast in autocast's dtype.
 
     Args:
         x: [N, K].
-        weight: [M, K], of the same dtype, except under autocast; so are those that follow.
+        weight: [M, K], of the same dtype, except under autocast; so are ``top`` and ``top_weight``.
         top: [n, L], n at most N.
         top_weight: [M, L].
         bias: [M], of any dtype; None means 0.
@@ -86,24 +87,25 @@ def prefix_product(x: Tensor, weight: Tensor, top: Tensor, top_weight: Tensor, b
 
 
 def _note(noting: Callable[[Tensor], None], x: Tensor, lowered: Tensor) -> None:
-    """Notes a backward pass through features that autocast converted."""
+    """Calls ``noting`` with the features before autocast converted them."""
     noting(x)
 
 
 def may_run_elsewhere(x: Tensor) -> bool:
-    """Return whether products may run in another library than torch's own, whatever their sizes."""
+    """Return whether products may run in another library than torch's own; sizes are not considered."""
     return x.is_cpu and x.dtype is torch.float32 and session.now.settings.products and may_choose()
 
 
 def has_edgeless_rows(graph: Graph) -> bool:
-    """Return whether a destination may have no edges; True where the host would have to wait to know."""
+    """Return whether a destination may have no edges; True if the host would have to wait to find out."""
     return _edgeless_rows(graph) is not None
 
 
 def gradient_where_edges_end(graph: Graph, grad: Tensor) -> Tensor:
-    """The gradient of (A X) W^T with 0 for destinations without edges, if an entry is not finite.
+    """Return the gradient of (A X) W^T, with 0 for destinations without edges if an entry is not finite.
 
-    Their rows of A X are 0. In A (X W^T) no gradient passes through them; in G^T (A X) a NaN would.
+    For these destinations, the rows of A X are 0. In A (X W^T), no gradient passes through them; in G^T (A
+    X), a NaN would.
 
     Args:
         graph: The edges of A.
@@ -116,7 +118,7 @@ def gradient_where_edges_end(graph: Graph, grad: Tensor) -> Tensor:
 
 
 def _edgeless_rows(graph: Graph) -> Tensor | None:
-    """[num_dst], bool; None if a graph on the host has no such rows. Kept for graphs there."""
+    """Return a mask of the rows without edges, [num_dst]; None if a CPU graph has no such rows."""
     if graph.made_on is not None:
         return graph.on(graph.made_on).rowptr.diff() == 0
     if _EDGELESS not in graph.derived:

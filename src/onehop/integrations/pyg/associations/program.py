@@ -1,7 +1,7 @@
 """GCNConv, SAGEConv and GraphConv in a program: a linear step and an aggregation as one operator.
 
-Which order runs depends on the data: what comes first has to be finite, and A X may be kept. So a program
-leaves the choice to the operator ``onehop::linear_aggregate`` (:mod:`.operator`).
+Which order runs depends on the data: the first result has to be finite, and A X may be cached. So the
+operator ``onehop::linear_aggregate`` (:mod:`.operator`) makes the choice when the program runs.
 """
 
 from typing import Any
@@ -23,7 +23,8 @@ from onehop.integrations.pyg.edges.program import NormalisedEdges, ProgramEdges
 from onehop.integrations.rows import Function
 from onehop.integrations.torch.products import is_torchs
 
-# Of features for which the operator runs: sums of 16 bits are rounded before a product, and after it.
+# The dtypes of features for which the operator runs. In 16 bits, sums are rounded before and after a product,
+# so the orders differ too much.
 _DTYPES = (torch.float32, torch.float64)
 _EMPTY = (
     "cached=True and nothing is kept yet: call the model once before it is compiled, or compile it with "
@@ -41,7 +42,7 @@ def gcn(
 ) -> Tensor | None:
     """Computes GCNConv's ``forward`` in a program; None if torch has to trace PyG's code.
 
-    Arguments are those of :func:`.order.gcn`.
+    The arguments are those of :func:`.order.gcn`.
     """
     call = Call(itself(layer), None, edge_index, {"x": x, "edge_weight": edge_weight})
     layer = call.layer
@@ -66,9 +67,9 @@ def gcn(
 
 
 def _edges(layer: Any, x: Tensor, edge_index: Tensor, weight: Any) -> tuple[ProgramEdges | None, Any]:
-    """The edges that GCNConv aggregates over, and their weights as far as these are given.
+    """Return the edges that GCNConv aggregates over, and their weights if given.
 
-    No edges if the layer has to keep normalised ones that a program cannot make.
+    The edges are None if the layer has to keep normalised edges that a program cannot make.
     """
     nodes = x.size(-2)
     held = layer._cached_edge_index if layer.normalize else (edge_index, weight)
@@ -87,9 +88,10 @@ def _edges(layer: Any, x: Tensor, edge_index: Tensor, weight: Any) -> tuple[Prog
 
 @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
 def _counts_when_it_runs() -> bool:
-    """Return whether a program may hold tensors whose size is known when it runs, as with ``fullgraph=True``.
+    """Return whether a program may contain tensors of data-dependent size, as with ``fullgraph=True``.
 
-    They would end it otherwise, and in a loop torch then compiles nothing of the function around it.
+    Otherwise, these tensors would end the program (a graph break), and in a loop torch would then compile
+    nothing of the surrounding function.
     """
     mode = torch._guards.detect_fake_mode()
     return bool(mode and mode.shape_env and mode.shape_env.allow_dynamic_output_shape_ops)
@@ -100,7 +102,7 @@ def rooted(
 ) -> Tensor | None:
     """Computes (A X) W^T + b + T V^T in a program; None if torch has to trace PyG's code.
 
-    Arguments are those of :func:`.order.rooted`.
+    The arguments are those of :func:`.order.rooted`.
     """
     ends = (x, x) if isinstance(x, Tensor) else x
     call = Call(itself(layer), None, edge_index, {"x": ends, "size": size, **weights})
@@ -118,7 +120,7 @@ def rooted(
 
 
 def _combines(call: Call, lin: Any, x: Tensor, biased: bool) -> bool:
-    """Return whether one operator does both steps; weights that need a gradient are left to aggregations."""
+    """Return whether one operator does both steps; it does not if edge weights need a gradient."""
     weight = call.operands.get("edge_weight")
     return (
         call.reduce in LINEAR
@@ -141,9 +143,9 @@ def _multiplies_as_torch() -> bool:
 def _run(
     layer: Any, task: Aggregation, lin: Any, own_before: bool, target: Tensor | None = None, root: Any = None
 ) -> Tensor:
-    """A X W^T + b + T V^T for an aggregation A of X whose weights need no gradient.
+    """Compute A X W^T + b + T V^T for an aggregation A of X whose weights need no gradient.
 
-    Arguments are those of the eager one in :mod:`.order`.
+    The arguments are those of the eager function in :mod:`.order`.
     """
     x, weight, graph = task.x, lin.weight, task.graph
     before, constant = aggregates_first(x, weight, own_before), not x.requires_grad

@@ -1,9 +1,9 @@
 """RGCNConv and FastRGCNConv: one aggregation over the edges of all relations, then their products.
 
-RGCNConv makes the edges of each relation anew at every call and multiplies all nodes by each relation's
-matrix; FastRGCNConv gathers a matrix for every edge. Both compute the same sums: of each relation's mean (or
-sum) over a destination's neighbours, times its matrix. Here the edges are ordered by their relations once,
-and only those pairs of a relation and a destination are multiplied that have edges.
+In PyG, RGCNConv selects the edges of each relation in every call and multiplies all nodes by each relation's
+matrix; FastRGCNConv gathers a matrix for every edge. Both compute the sum over relations of the mean (or sum)
+of a destination's neighbours, times the relation's matrix. Here the edges are ordered by relation once, and
+only pairs of a relation and a destination that have edges are multiplied.
 """
 
 from collections.abc import Callable
@@ -44,12 +44,12 @@ _FUNCTIONS = ("message", "aggregate", "update")
 def forward(
     theirs: Callable[..., Any], layer: Any, x: Any, edge_index: Any, edge_type: Any = None
 ) -> Tensor | None:
-    """Computes ``forward`` of RGCNConv or FastRGCNConv; None if there are so few edges that PyG's is as fast.
+    """Computes ``forward`` of RGCNConv or FastRGCNConv; None if there are so few edges that PyG is as fast.
 
     Args:
         theirs: PyG's method.
         layer: The layer.
-        x: Features of the nodes, or a pair of those of sources and destinations; None means one-hot vectors.
+        x: Features of the nodes, or a pair for sources and destinations; None means one-hot vectors.
         edge_index: [2, E].
         edge_type: [E].
 
@@ -74,7 +74,7 @@ def forward(
         out = reduce_rows(group.ends, of_pairs, reduce="sum")
     else:
         out = typed_sum(groups, features, weight, reduce, fastest=may_run_elsewhere(features))
-        # FastRGCNConv multiplies first, where infinities would meet others.
+        # FastRGCNConv multiplies first, so infinite values would give other results.
         need(not fast or is_finite(out))
     if reports.recording():
         reports.record(reports.Call(layer, None, _FORM, reduce, "cpu", f"{layer.num_relations} relations"))
@@ -84,10 +84,10 @@ def forward(
 
 
 def _reduction(layer: Any) -> str:
-    """The reduction of messages; leaves a layer that has no fast path, as it is set up."""
+    """Return the reduction of messages; raise :class:`Leave` if this layer instance has no fast path."""
     reduce, _ = reduction_of(layer)
     need(session.now.settings.associate and reduce in LINEAR and layer.num_blocks is None)
-    # With pyg-lib, RGCNConv takes the mean over all relations: that is PyG's to compute.
+    # With pyg-lib, PyG's RGCNConv takes the mean over all relations, which is not done here.
     need(not torch_geometric.typing.WITH_SEGMM)
     need(are_features(layer.weight, dims=None) and not layer.weight.is_inference())
     need(not wraps(*layer.parameters()))
@@ -95,16 +95,16 @@ def _reduction(layer: Any) -> str:
 
 
 def _operands(layer: Any, x: Any) -> tuple[Tensor | None, Tensor | None, tuple[int, int]]:
-    """The sources' and the destinations' own features, and the numbers of both.
+    """Return the sources' features, the destinations' own features, and the numbers of both nodes.
 
-    Features of None are those of one-hot vectors: rows of the matrices themselves.
+    Features of None stand for one-hot vectors, whose products are rows of the matrices.
     """
     if x is None:
         nodes = layer.in_channels_l
         return None, None, (nodes, nodes)
     pair, dtype = x if type(x) is tuple else (x, x), layer.weight.dtype
     need(len(pair) == 2 and are_dense(*pair, dtype=dtype, dims=2))
-    # RGCNConv adds to zeros of torch's default dtype.
+    # RGCNConv adds to a zero tensor of torch's default dtype.
     need(torch.promote_types(dtype, torch.get_default_dtype()) is dtype)
     source, own = pair
     need(source.size(1) == layer.in_channels_l)
@@ -115,11 +115,11 @@ def _operands(layer: Any, x: Any) -> tuple[Tensor | None, Tensor | None, tuple[i
 def _groups(
     layer: Any, edge_index: Any, edge_type: Any, size: tuple[int, int], one_hot: bool
 ) -> tuple[TypeGroup, ...]:
-    """The edges, ordered by their types: found or made, in groups that have no more pairs than nodes."""
+    """Return the edges ordered by type, cached or new, in groups that have no more pairs than nodes."""
     need(are_numbers(edge_index, edge_type) and edge_index.dim() == 2 and edge_index.size(0) == 2)
     need(edge_type.shape == edge_index.shape[1:] and edge_index.size(1) > 0)
     need(not is_too_small(edge_index, None, layer.weight.size(-1)), TOO_SMALL)
-    # Rows of the matrices themselves are not made in groups: they exist anyway.
+    # For one-hot features, no groups are needed, because the rows are rows of the existing matrices.
     most = None if one_hot else max(*size, thresholds.now.block_edges)
     key = (layer.num_relations, size, most, one_hot)
     try:

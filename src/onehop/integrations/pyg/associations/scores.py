@@ -1,7 +1,8 @@
 """(X W) a or X (W a): the scores of a bipartite GATConv's destinations.
 
-PyG multiplies the destinations' features by ``lin_dst`` and the product by ``att_dst``, and needs the product
-for nothing else. Here ``att_dst`` is multiplied by the weight first, which leaves a column for each head.
+PyG multiplies the destinations' features by ``lin_dst``, and the product by ``att_dst``; it does not use the
+product otherwise. Here ``att_dst`` is first multiplied by the weight of ``lin_dst``, which gives one column
+for each head.
 """
 
 from typing import Any
@@ -20,10 +21,11 @@ from onehop.integrations.rows import replaced
 
 
 def of_target(layer: Any, x: Any) -> Tensor:
-    """The scores of the destinations, [num_dst, H], without their product.
+    """Return the scores of the destinations, [num_dst, H], without computing ``lin_dst`` of their features.
 
     Args:
-        layer: A GATConv, whose ``edge_updater`` gets the scores, and whose ``propagate`` no destinations.
+        layer: A GATConv; its ``edge_updater`` gets the scores, and its ``propagate`` no destinations'
+            features.
         x: The features of the sources and of the destinations.
 
     Raises:
@@ -35,12 +37,12 @@ def of_target(layer: Any, x: Any) -> Tensor:
     record = with_own_forward(layer, GATConv, "message", "edge_update")
     need(record.rule is not None and reduction_of(layer) == ("sum", None) and layer.node_dim == 0)
     need(replaced(type(layer).edge_updater) is not None and "edge_updater" not in layer.__dict__)
-    # What skips the layer is another product of the destinations.
+    # A residual connection needs another product of the destinations' features.
     need(getattr(layer, "res", None) is None)
     need(may_choose(lin, x[1], False) and are_features(x[1], lin.weight, att))
     need(lin.weight.size(0) == rows and att.shape == (1, layer.heads, layer.out_channels))
     by_heads = lin.weight.unflatten(0, (layer.heads, layer.out_channels))
     scores = product(x[1], torch.bmm(att.transpose(0, 1), by_heads).squeeze(1), None)
-    # Where an infinite feature is, the product is NaN.
+    # If a feature is infinite, PyG's product may be NaN.
     need(is_finite(scores))
     return scores

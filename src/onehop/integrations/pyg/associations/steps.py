@@ -1,6 +1,6 @@
-"""The first of two steps, A X or X W^T: whichever aggregates fewer columns, or is kept.
+"""The first of two steps, A X or X W^T: the one with fewer columns to aggregate, or A X if it is cached.
 
-Operators of programs that run without PyG choose so too, so this imports nothing of it.
+Exported programs, which run without PyG, make the same choice, so this module does not import PyG.
 """
 
 import math
@@ -18,18 +18,20 @@ from onehop.integrations.torch import sparse_features
 from onehop.integrations.torch.products import may_choose as may_choose_library
 
 LINEAR = ("sum", "mean")
-"""Reductions that commute with a linear step."""
+"""The reductions that commute with a linear step."""
 
 
 def aggregates_first(x: Tensor, weight: Tensor, own_before: bool) -> bool:
     """Return whether (A X) W aggregates fewer columns than A (X W), forward and backward.
 
-    The gradient of an aggregation is one too; it is computed where what was aggregated needs a gradient.
+    The gradient of an aggregation is also an aggregation; it is computed if the aggregated rows need a
+    gradient.
 
     Args:
         x: [N, K].
         weight: [M, K].
-        own_before: Whether the layer's own order is (A X) W: the result where neither has fewer.
+        own_before: Whether the layer's own order is (A X) W; this is the result if both aggregate equally
+            many.
     """
     recording = torch.is_grad_enabled()
     of_x = recording and x.requires_grad
@@ -40,9 +42,9 @@ def aggregates_first(x: Tensor, weight: Tensor, own_before: bool) -> bool:
 
 
 def is_kept(x: Tensor) -> bool:
-    """Return whether A X, for X that is constant, is kept or about to be: then it costs nothing.
+    """Return whether A X of a constant X is cached or will be cached; then it costs nothing.
 
-    False where the features are nearly all 0: their product costs less than that of their aggregate.
+    The result is False if X is nearly all 0, because its product with W costs less than the product of A X.
     """
     if not reuse.trained_on(x):
         return False
@@ -52,17 +54,17 @@ def is_kept(x: Tensor) -> bool:
 def first_step(
     x: Tensor, weight: Tensor, before: bool, own_before: bool, constant: bool, aggregate: Callable[[], Tensor]
 ) -> tuple[Tensor, bool]:
-    """Computes what comes first, A X or X W^T, and returns whether it is A X.
+    """Computes the first step, A X or X W^T, and returns it with whether it is A X.
 
-    Where that is not finite, the layer's own order is taken: an infinite feature of a node without edges is
-    in the product, but in no aggregate, and 0 times infinity, in a gradient, is NaN.
+    If the result is not finite, the layer's own order is used: an infinite feature of a node without edges
+    affects the product, but no aggregate, and 0 times infinity in a gradient is NaN.
 
     Args:
         x: [N, K].
         weight: [M, K].
         before: Whether A X comes first because it has fewer columns.
-        own_before: Whether it does in the layer's own order.
-        constant: Whether A X may be kept; then it comes first once it is.
+        own_before: Whether A X comes first in the layer's own order.
+        constant: Whether A X may be cached; once it is cached, it comes first.
         aggregate: Computes A X.
     """
     before = before or (constant and is_kept(x))
@@ -74,9 +76,9 @@ def first_step(
 
 
 def is_finite(rows: Tensor) -> bool:
-    """Return whether all entries are finite; sums that overflow count as infinite too.
+    """Return whether all entries are finite; an overflow of their sum also counts as infinite.
 
-    For an aggregate that is kept, the result is kept with it.
+    The result for a cached aggregate is cached with it.
     """
     if (rows.is_cpu and not is_shared(rows)) or original(rows) is rows:
         return math.isfinite(float(rows.detach().sum()))

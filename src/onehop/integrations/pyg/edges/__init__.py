@@ -23,8 +23,8 @@ class Factors(NamedTuple):
 
     Attributes:
         graph: The edges: a :class:`onehop.Graph`, a part of a divided graph, or a graph in a program.
-        weight: [E]; None if every edge counts as it is.
-        scale: [N], numbers whose products over the ends of the edges are the weight; or None.
+        weight: [E]; None means 1.
+        scale: [N]: the weight of an edge is the product of its ends' numbers; None means 1.
         first: Whether the gradient of a max or min goes to the first of the edges that tie.
     """
 
@@ -37,28 +37,28 @@ class Factors(NamedTuple):
 class Edges:
     """The edges of one call of ``propagate``.
 
-    PyG numbers the ends of edges by the rows of ``edge_index``, in either flow. A rule notes the number of
-    rows of each operand; what was noted last decides the number of nodes, as in PyG.
+    End 0 or 1 of an edge is its entry in row 0 or 1 of ``edge_index``, in either flow, as in PyG. A rule
+    notes the number of rows of each operand; as in PyG, these decide the number of nodes.
 
     Attributes:
-        edge_index: What ``propagate`` was called with: an ``edge_index`` or a matrix.
-        index: Their node numbers, a tensor.
+        edge_index: The argument of ``propagate``: an ``edge_index`` or a matrix.
+        index: The node numbers of the edges, a tensor.
         count: E, the number of edges.
-        sizes: The number of rows at each end; None where it is unknown.
+        sizes: The number of rows at each end; None if it is unknown.
         forwards: Whether row 0 sends to row 1 (``flow="source_to_target"``).
         sending: The row of ``edge_index``, and the entry of a pair, that messages come from.
-        is_cpu: Whether they are on the CPU, which takes less time to read than the device.
-        fused: Whether PyG multiplies by a sparse matrix, and runs no message.
-        is_part: Whether they are one process's part of a divided graph, which PyG cannot run.
-        is_traced: Whether a program is traced, whose tensors have no data.
-        is_list: Whether they are a list of node numbers, which can be copied.
-        is_few: Whether they are so few that no graph is made of them.
+        is_cpu: Whether the edges are on the CPU; reading this takes less time than reading the device.
+        fused: Whether PyG multiplies by a sparse matrix instead of running the message.
+        is_part: Whether the edges are one process's part of a divided graph, which PyG cannot run.
+        is_traced: Whether a program is traced; then tensors have no data.
+        is_list: Whether the edges are a list of node numbers, which can be copied.
+        is_few: Whether there are so few edges that no graph is made.
     """
 
     __slots__ = ("count", "edge_index", "forwards", "index", "is_cpu", "sending", "sizes")
     fused = False
     unmade: type | None = None
-    """The class of weights that are stored as a number for each node, and computed where a rule needs it."""
+    """The class of weights that are stored as a number for each node and computed on demand, or None."""
     is_part = False
     is_traced = False
     is_list = False
@@ -81,11 +81,11 @@ class Edges:
 
     @property
     def values(self) -> Tensor | None:
-        """The numbers of edges that PyG passes for a missing weight; None if there are none."""
+        """The values of the edges that PyG passes for a missing weight; None if there are none."""
         return None
 
     def refusal(self, backend: str, x: Tensor) -> str | None:
-        """Return why the backend of this name, or each one, refuses such features; None if one takes them."""
+        """Return why the backend (empty: every backend) refuses such features; None if one takes them."""
         return refusal(backend, x.device, x.dtype)
 
     def note(self, end: int, rows: int) -> None:
@@ -101,10 +101,10 @@ class Edges:
             raise Leave(LEFT_TO_PYG)
 
     def counts(self, sentence: str = OUT_OF_RANGE) -> tuple[int, int]:
-        """The number of nodes that send, and that receive; one that is unknown equals the other.
+        """Return the numbers of sending and of receiving nodes; if one is unknown, it equals the other.
 
         Raises:
-            Leave: Neither is known, or one is no integer.
+            Leave: Both are unknown, or one is not an integer.
         """
         sending = self.sending
         num_src, num_dst = self.sizes[sending], self.sizes[1 - sending]
@@ -117,19 +117,19 @@ class Edges:
         return num_src, num_dst
 
     def graph(self) -> Graph:
-        """The graph of the edges and of the numbers of nodes that were noted.
+        """Return the graph of the edges, with the numbers of nodes that were noted.
 
         Raises:
-            Leave: A number of a node is out of range.
+            Leave: A node number is out of range.
         """
         raise NotImplementedError
 
     def factors(self, x: Tensor, weight: Tensor | None, reduce: str, weighted: bool) -> Factors:
-        """The graph, and the factors of the sources' features.
+        """Return the graph, and the factors of the sources' features.
 
         Args:
             x: The features.
-            weight: [E], the layer's weight; None without one, and where PyG multiplies by a matrix.
+            weight: [E], the layer's weight; None without a weight, or if PyG multiplies by a matrix.
             reduce: "sum", "mean", "max" or "min".
             weighted: Whether the layer's messages have a weight at all.
 
@@ -139,25 +139,25 @@ class Edges:
         raise NotImplementedError
 
     def ends(self, row: int) -> Tensor:
-        """The sources (row 0) or the destinations (row 1), [E], as PyG numbers rows."""
+        """Return the nodes in row 0 or row 1 of ``edge_index``, [E]."""
         raise NotImplementedError
 
     def blocks(self, graph: Graph, block_edges: int, cut: bool) -> EdgeBlocks:
-        """The blocks of edges, as :func:`.blocks_of` makes them; they are kept with the graph."""
+        """Return the blocks of edges from :func:`.blocks_of`; they are cached with the graph."""
         return blocks_of(graph, block_edges, cut)
 
     def drawn(self, out: Tensor, p: float) -> Tensor:
-        """The factors of PyG's dropout, as PyG would draw them now, for numbers in the order of ``out``.
+        """Return the factors of dropout that PyG would draw now for a tensor like ``out``.
 
         Args:
-            out: Any numbers, which may be overwritten.
+            out: A tensor whose values may be overwritten.
             p: The probability of 0.
         """
         return drawn(out, p)
 
 
 def drawn(out: Tensor, p: float) -> Tensor:
-    """The factors of PyG's dropout; as :meth:`Edges.drawn`."""
+    """Return the factors of PyG's dropout; see :meth:`Edges.drawn`."""
     if session.now.settings.dropout and serves(out, p):
         return factors(out, p)
     return dropout(torch.ones_like(out), p=p, training=True)

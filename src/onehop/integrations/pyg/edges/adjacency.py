@@ -1,8 +1,9 @@
 """Sparse matrices [num_dst, num_src]: torch's CSR, CSC and COO, and ``SparseTensor`` of torch_sparse.
 
-Rows are destinations, columns are sources. PyG makes new matrices of the same index arrays and other values,
-so the edges are recognised by the arrays. PyG also adds loops to a matrix, or normalises it, at every call:
-the result is cached, and every caller gets a matrix with its own copies (:mod:`onehop.graph.lending`).
+Rows are destinations, columns are sources. PyG makes new matrices from the same index arrays and other
+values, so edges are recognised by the arrays. PyG also adds self loops to a matrix, or normalises it, in
+every call; here the result is cached, and every caller gets a matrix with its own copies
+(:mod:`onehop.graph.lending`).
 """
 
 import math
@@ -23,18 +24,18 @@ from onehop.integrations.pyg.leave import EXACT, OUT_OF_RANGE, Leave, need
 from onehop.ops.arg_extremum import MOST_EDGES
 
 LINEAR = ("sum", "mean")
-"""Reductions that are products with the matrix, up to a division."""
+"""The reductions that are products with the matrix, up to a division."""
 
 _ONE_EDGE = "the gradient of a max or min over a sparse matrix goes to one edge"
 
-# Whether a matrix is being derived. Matrices that PyG makes on the way to it are not cached.
+# Whether a matrix is being derived. Intermediate matrices that PyG makes are not cached.
 _making: ContextVar[bool] = ContextVar("onehop_making_a_matrix", default=False)
 
 Arrays = dict[str, Tensor]
-"""Index arrays of a matrix by name; the first has one column for each entry."""
+"""The index arrays of a matrix by name; the first contains the column of each entry."""
 
 Kept = tuple[Arrays | None, Tensor | None]
-"""Index arrays and values of a matrix that was made from another one; None for the arrays of that one."""
+"""The index arrays and values of a derived matrix; arrays of None are those of the original matrix."""
 
 
 class Adjacency:
@@ -51,22 +52,23 @@ class Adjacency:
 
     @property
     def values(self) -> Tensor | None:
-        """[E] or [E, D]; None where a SparseTensor has none."""
+        """The values, [E] or [E, D]; None if a SparseTensor has no values."""
         raise NotImplementedError
 
     def check(self) -> None:
-        """Raises Leave where the edges cannot be taken; no contents are read."""
+        """Raises Leave if the edges are not supported; no contents are read."""
         raise NotImplementedError
 
     def find(self) -> Graph | None:
         """Return the graph, cached or new.
 
-        None if a number is out of range, or the arrays contradict each other or the order of a COO matrix.
+        The result is None if a number is out of range, or if the arrays contradict each other or the order of
+        a COO matrix.
         """
         raise NotImplementedError
 
     def graph(self) -> Graph:
-        """The graph.
+        """Return the graph.
 
         Raises:
             Leave: :meth:`find` returns None.
@@ -78,19 +80,20 @@ class Adjacency:
 
     @property
     def is_coo(self) -> bool:
-        """Return whether it is a COO matrix of torch's own."""
+        """Return whether the matrix is torch's own COO matrix."""
         return type(self.matrix) is Tensor and self.matrix.layout is torch.sparse_coo
 
     def check_gradients(self) -> None:
-        """Raises Leave where values need gradients that torch does not compute, or computes differently."""
+        """Raises Leave if values need gradients that torch does not compute, or computes differently."""
 
     def factors(self, x: Tensor, reduce: str, weighted: bool = True) -> Factors:
-        """The factors of PyG's product with the matrix (``spmm``).
+        """Return the factors of PyG's product with the matrix (``spmm``).
 
         Args:
             x: The features, on the CPU.
             reduce: "sum", "mean", "max" or "min".
-            weighted: Whether the values of a SparseTensor count; those of torch's own matrices always do.
+            weighted: Whether to use the values of a SparseTensor; values of torch's own matrices are always
+                used.
 
         Raises:
             Leave: PyG's own product has to run.
@@ -100,36 +103,37 @@ class Adjacency:
         first = not linear and (learned or (x.requires_grad and torch.is_grad_enabled()))
         if first:
             _check_first(graph, x, values)
-        # PyG rounds values to the dtype of the features first.
+        # PyG first rounds values to the dtype of the features.
         if values is not None and not learned and linear and values.dtype is x.dtype:
             scale = degree_scale_of(values, graph)
         if values is None or scale is not None or (not learned and self._are_ones(values)):
             return Factors(graph, None, scale, first)
-        # PyG raises the version of a COO matrix when it makes CSR of it: autograd has to save a copy.
+        # PyG increases the version of a COO matrix when it converts it to CSR, so autograd has to save a
+        # copy.
         return Factors(graph, values.to(x.dtype, copy=self.is_coo), None, first)
 
     def derived(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Returns a matrix that PyG makes of this one, from the cache.
+        """Returns a matrix that PyG makes from this one, from the cache.
 
         Args:
             key: Identifies the result.
-            make: Makes a matrix of the same kind and shape; the caller has checked the context.
+            make: Makes a matrix of the same type and shape; the caller has checked the context.
 
         Returns:
-            A matrix of the caller's own.
+            A new matrix object with its own copies.
 
         Raises:
             Leave: PyG has to make it, for example because the values need a gradient.
         """
         self.check()
         need(not _making.get())
-        # What is made in inference mode could not be used outside it, nor recognised.
+        # Tensors made in inference mode could not be used outside of it, nor recognised.
         with torch.inference_mode(False), torch.no_grad():
             arrays, values = self._recalled(key, partial(self._copied, make))
             return self._like(_lent(arrays), None if values is None else lend(values))
 
     def _copied(self, make: Callable[[], Any]) -> Kept:
-        """Copies of a new matrix's arrays and values: arrays of this one, if cached, would never be freed."""
+        """Copies a new matrix's arrays and values; this matrix's own arrays are not cached with it."""
         before = _making.set(True)
         try:
             adjacency = type(self)(make())
@@ -147,29 +151,29 @@ class Adjacency:
         return arrays, values
 
     def _operand(self, x: Tensor, reduce: str, weighted: bool) -> tuple[Tensor | None, bool]:
-        """The values that count in a product, [E], and whether they get a gradient. Raises Leave."""
+        """Return the values used in a product, [E], and whether they get a gradient; may raise Leave."""
         raise NotImplementedError
 
     def _are_ones(self, values: Tensor) -> bool:
-        """Return whether every one of the values is 1, as PyG fills them in."""
+        """Return whether all values are 1, as PyG fills them in."""
         if not values.numel():
             return True
-        # Two entries tell most weights from ones. Complex numbers have no order.
+        # Testing two entries first excludes most other weights. Complex numbers have no order.
         if values.is_complex() or not (values[0] == 1 and values[-1] == 1):
             return False
         least, most = torch.aminmax(values.detach())
         return bool(least == 1 and most == 1)
 
     def _arrays(self) -> Arrays:
-        """The index arrays."""
+        """Return the index arrays."""
         raise NotImplementedError
 
     def _recalled(self, key: Hashable, make: Callable[[], Kept]) -> Kept:
-        """Returns the cached result for the present edges and values, or makes it. Raises Leave."""
+        """Returns the cached result for the current edges and values, or makes it; may raise Leave."""
         raise NotImplementedError
 
     def _like(self, arrays: Arrays | None, values: Tensor | None) -> Any:
-        """A matrix of the same kind and shape with these arrays, or its own; nothing is checked."""
+        """Return a matrix of the same type and shape with these arrays (None: its own), without checks."""
         raise NotImplementedError
 
 
@@ -182,7 +186,7 @@ def _first_address(arrays: Arrays) -> int:
 
 
 def _check_first(graph: Graph, x: Tensor, values: Tensor | None) -> None:
-    """Raises Leave where the first of tied edges cannot be found as PyG finds it."""
+    """Raises Leave if the first of tied edges cannot be found as in PyG."""
     need(x.dtype in EXACT, f"{_ONE_EDGE}, in float32 and float64 alone")
     on_kernels = graph.num_edges <= MOST_EDGES and session.now.settings.backend in ("", "cpu")
     need(on_kernels, f"{_ONE_EDGE}, on the CPU's kernels alone")

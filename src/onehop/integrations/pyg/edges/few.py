@@ -1,7 +1,7 @@
-"""Few edges, read as they are: no graph is made of them, and nothing about them is cached.
+"""Few edges, which native code reads as a list, without a graph or a cache.
 
-Sums, means and attention run in one native call, and so do the self loops and GCN's normalisation that layers
-make of an ``edge_index`` before. Sizes alone decide that edges are few (:mod:`.sizes`).
+Sums, means and attention run in one native call. So do the steps before them: adding self loops, and GCN's
+normalisation. Only sizes decide whether edges are few (:mod:`.sizes`).
 """
 
 from collections.abc import Callable
@@ -22,44 +22,44 @@ from onehop.ops.few_attention import Scores, attend
 
 DTYPES = (torch.float32, torch.float64)
 NOT_SERVED = (Leave, IndexRangeError, WithoutMemoryError, BackendError)
-"""Exceptions that end a call over few edges; PyG's code then runs, with its own errors."""
+"""Exceptions after which PyG's code runs instead, with its own errors."""
 
 _MATRIX = 2
 
 
 class _Operators:
-    """The operators of attention over few edges, with the arguments of those over a graph."""
+    """The attention operators over few edges, with the arguments of the operators over a graph."""
 
     @staticmethod
     def gat(edges: FewEdges, x: Tensor, of_source: Tensor, of_target: Tensor, slope: float) -> Tensor:
-        """GAT's attention."""
+        """Compute GAT's attention."""
         return attend(edges, Scores("gat", slope, x, of_source, of_target, None))
 
     @staticmethod
     def gatv2(edges: FewEdges, x: Tensor, of_target: Tensor, att: Tensor, slope: float) -> Tensor:
-        """GATv2's attention."""
+        """Compute GATv2's attention."""
         return attend(edges, Scores("gatv2", slope, x, None, of_target, att))
 
     @staticmethod
     def attention(edges: FewEdges, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-        """Dot-product attention."""
+        """Compute dot-product attention."""
         return attend(edges, Scores("dot", scale, value, key, query, None))
 
 
 class FewListedEdges(ListedEdges):
-    """Edges of an ``edge_index`` of which no graph is made."""
+    """The edges of an ``edge_index`` for which no graph is made."""
 
     __slots__ = ()
     is_few = True
     operators: Any = _Operators
 
     def graph(self) -> Any:
-        """The list of the edges, which only the operators over few edges take."""
+        """Return the list of the edges, which only the operators over few edges take."""
         return FewEdges(self.index, *self.counts(), self.sending)
 
 
 def are_few(edge_index: Any) -> bool:
-    """Return whether native code reads a list of edges as it is, without a graph."""
+    """Return whether native code can read a list of edges directly, without a graph."""
     return (
         type(edge_index) is Tensor
         and edge_index.dtype is torch.int64
@@ -74,7 +74,7 @@ def are_few(edge_index: Any) -> bool:
 def aggregated(
     edges: Edges, x: Tensor, weight: Tensor | None, reduce: str
 ) -> tuple[Any, Callable[[], Tensor]]:
-    """The list of edges, and a function that reduces neighbours' features, times the weight of each edge.
+    """Return the list of edges, and a function that reduces neighbours' features times the edges' weights.
 
     Raises:
         Leave: PyG's code has to run.
@@ -99,12 +99,12 @@ def _is_plain(edge_index: Any) -> bool:
 
 
 def with_loops(edge_index: Any, num_nodes: int) -> Tensor | None:
-    """The edges and a loop at every node behind them; None if PyG's code has to run."""
+    """Return the edges, followed by a self loop at every node; None if PyG's code has to run."""
     return _rewritten(edge_index, False, num_nodes) if _is_plain(edge_index) and num_nodes >= 0 else None
 
 
 def without_loops(edge_index: Any) -> Tensor | None:
-    """The edges that are no loops; None if PyG's code has to run."""
+    """Return the edges without self loops; None if PyG's code has to run."""
     return _rewritten(edge_index, True, 0) if _is_plain(edge_index) else None
 
 
@@ -116,7 +116,7 @@ def _rewritten(edge_index: Tensor, removes: bool, nodes: int) -> Tensor | None:
 
 
 def _list(edge_index: Tensor) -> tuple[int, int, int, int]:
-    """The list of edges as native code reads it."""
+    """Return the list of edges as native code reads it: address, row, stride and number of edges."""
     row, step = edge_index.stride()
     return place_of(edge_index), row, step, edge_index.size(1)
 
@@ -130,17 +130,17 @@ def normalised(
     flow: str,
     dtype: torch.dtype | None,
 ) -> tuple[Tensor, Tensor] | None:
-    """The edges and weights of PyG's ``gcn_norm``; None if PyG's code has to run.
+    """Return the edges and weights of PyG's ``gcn_norm``; None if PyG's code has to run.
 
-    The weights are ``weight * deg ** -1/2`` of both ends.
+    The weights are ``weight`` times ``deg ** -1/2`` of both ends.
 
     Args:
         edge_index: [2, E].
-        weight: [E], without gaps and without a gradient; None means 1.
-        num_nodes: N; None is left to PyG.
+        weight: [E], contiguous and without a gradient; None means 1.
+        num_nodes: N; if it is None, PyG's code has to run.
         fill: The weight of a loop that is added to edges with weights.
-        adds_loops: Whether a loop at every node replaces those that are there.
-        flow: "source_to_target", whose degrees count the edges that arrive, or "target_to_source".
+        adds_loops: Whether a self loop at every node replaces the existing loops.
+        flow: "source_to_target", whose degrees count incoming edges, or "target_to_source".
         dtype: The dtype of weights that are 1; None means torch's default.
     """
     if num_nodes is None or not _is_plain(edge_index) or num_nodes > MOST_EDGES:

@@ -1,6 +1,6 @@
-"""Graphs, and other tensors, that are made of an ``edge_index`` [2, E] and cached.
+"""Graphs and other tensors that are made from an ``edge_index``, [2, E], and cached.
 
-Programs that run without PyG use them too, so this module does not import PyG.
+Exported programs, which run without PyG, use them too, so this module does not import PyG.
 """
 
 import weakref
@@ -22,16 +22,16 @@ from onehop.ops.contexts import context_reason, in_older_vmap, is_wrapped, wraps
 
 
 def graph_of(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool) -> Graph | None:
-    """The graph of these edges.
+    """Return the graph of these edges, cached or new.
 
     Args:
         edge_index: [2, E], int32 or int64; from a GPU it is copied to the CPU, once.
-        num_src: How many nodes send.
-        num_dst: How many nodes receive.
+        num_src: Number of sending nodes.
+        num_dst: Number of receiving nodes.
         forwards: Whether row 0 sends to row 1 (``flow="source_to_target"``) or the other way round.
 
     Returns:
-        None if a node number is out of range or there are too many nodes, which PyG has to report.
+        None if a node number is out of range or there are too many nodes; PyG then reports the error.
     """
     return remembered(
         edge_index,
@@ -49,7 +49,7 @@ def _graph(edge_index: Tensor, size: tuple[int, int], forwards: bool) -> Graph |
 
 
 class SymmetricKey(NamedTuple):
-    """The key of a normalised adjacency matrix: all that it was made from, besides the edges."""
+    """The key of a normalised adjacency matrix: everything that it depends on besides the edges."""
 
     num_nodes: int
     add_self_loops: bool
@@ -58,7 +58,7 @@ class SymmetricKey(NamedTuple):
 
 
 class Symmetric(NamedTuple):
-    """GCN's normalised adjacency matrix of edges without weight: no weight for each edge is needed.
+    """GCN's normalised adjacency matrix of edges without weights; it needs no weight for each edge.
 
     Attributes:
         graph: The edges, with self loops if the layer adds them.
@@ -70,21 +70,21 @@ class Symmetric(NamedTuple):
 
 
 COUNTING = (torch.float32, torch.float64)
-"""Dtypes of features for which PyG's degrees, which it counts in them, are exact."""
+"""The dtypes of features in which PyG's degrees are exact; PyG counts degrees in the features' dtype."""
 
-# Sums of up to this many ones are exact in float32, and so are PyG's degrees.
+# Sums of up to this many ones are exact in float32, so PyG's degrees are exact too.
 _EXACT_DEGREES = 1 << 24
 
 
 def symmetric_of(edge_index: Tensor, key: SymmetricKey) -> Symmetric | None:
-    """The normalised adjacency matrix of these edges, cached, or new from :func:`normalised_graph`."""
+    """Return the normalised adjacency matrix of these edges, cached or from :func:`normalised_graph`."""
     return remembered(edge_index, key=key, make=lambda: normalised_graph(edge_index, key))
 
 
 def normalised_graph(edge_index: Tensor, key: SymmetricKey) -> Symmetric | None:
     """Makes the normalised adjacency matrix of these edges.
 
-    The formula is PyG's, for edges of weight 1, so that the products agree with its weights bit for bit.
+    The formula is PyG's for edges of weight 1, so the products equal PyG's weights bit for bit.
 
     Args:
         edge_index: [2, E], int32 or int64, on the CPU.
@@ -92,7 +92,7 @@ def normalised_graph(edge_index: Tensor, key: SymmetricKey) -> Symmetric | None:
             (``flow="source_to_target"``) or the other way round; and a dtype among :data:`COUNTING`.
 
     Returns:
-        None if there is an edge that PyG has to report, or too many edges for float32 to count.
+        None if PyG has to report an invalid edge, or if there are more edges than float32 can count.
     """
     num_nodes, add_self_loops, forwards, dtype = key
     if not is_counted(edge_index, num_nodes):
@@ -108,7 +108,7 @@ def normalised_graph(edge_index: Tensor, key: SymmetricKey) -> Symmetric | None:
 
 
 def is_counted(edge_index: Tensor, num_nodes: int) -> bool:
-    """Return whether PyG's degrees of edges, [2, E], with a loop for each node, are exact."""
+    """Return whether PyG's degrees are exact for edges [2, E] with a self loop at each node."""
     return edge_index.size(1) + num_nodes <= _EXACT_DEGREES
 
 
@@ -117,10 +117,10 @@ class Derived:
     """Tensors that were made from an edge_index; only the cache holds them.
 
     Attributes:
-        tensors: The tensors; None is the edge_index itself, which the cache must not hold.
-        scale: [N]: the second tensor is the product of these numbers over the ends of each edge; None if it
-            is no such product, or they are not known.
-        graph: The graph of the first tensor, once a layer has aggregated over it. The cache of graphs holds
+        tensors: The tensors; None stands for the edge_index itself, which the cache must not hold.
+        scale: [N]: the second tensor is, for each edge, the product of its ends' numbers; None if it is not
+            such a product, or the numbers are unknown.
+        graph: The graph of the first tensor after a layer has aggregated over it; the cache of graphs holds
             it.
     """
 
@@ -130,12 +130,12 @@ class Derived:
 
 
 def can_remember(edge_index: Any, loops: int | None = 0) -> bool:
-    """Return whether tensors that are made from this edge_index may be remembered.
+    """Return whether tensors that are made from this edge_index may be cached.
 
     Args:
-        edge_index: The edges, which would have to be recognised.
-        loops: How many self loops are added to it. Few edges, loops included, are rewritten faster than they
-            are recognised (:func:`.sizes.is_too_small`). None: any number of edges is recognised.
+        edge_index: The edges, which the cache would have to recognise.
+        loops: How many self loops are added. Rewriting few edges, loops included, is faster than recognising
+            them (:func:`.sizes.is_too_small`). None allows any number of edges.
     """
     return (
         type(edge_index) is Tensor
@@ -152,11 +152,11 @@ def can_remember(edge_index: Any, loops: int | None = 0) -> bool:
 def rewritten(
     edge_index: Tensor, key: Hashable, make: Callable[[], tuple[Tensor, ...] | Derived]
 ) -> tuple[Tensor, ...]:
-    """Returns copies of tensors made from this edge_index, from the cache; PyG may give them to its users.
+    """Returns copies of cached tensors made from this edge_index; PyG may return the copies to its users.
 
     Args:
         edge_index: The edge_index.
-        key: Identifies the tensors, with the other arguments that they depend on.
+        key: Identifies the tensors, including the other arguments that they depend on.
         make: Makes the tensors, as :func:`.remembered` calls it; the edge_index itself may be among them.
     """
 

@@ -18,13 +18,13 @@ _PAIR = 2
 
 
 class ListedEdges(Edges):
-    """Edges of an ``edge_index``.
+    """The edges of an ``edge_index``.
 
     Args:
         layer: The layer.
         edge_index: [2, E], int32 or int64, or an ``EdgeIndex``.
-        size: The numbers of rows at both ends that the caller gave, or None.
-        fuses: Whether the layer's class has a fused path of PyG's own.
+        size: The caller's numbers of rows at both ends, or None.
+        fuses: Whether the layer's class has a fused path in PyG.
 
     Raises:
         Leave: PyG's own code has to run.
@@ -49,8 +49,8 @@ class ListedEdges(Edges):
         elif type(edge_index) is EdgeIndex:
             if fuses and layer.SUPPORTS_FUSED_EDGE_INDEX and edge_index.is_sorted_by_col:
                 raise Leave("edge_index is an EdgeIndex, for which this layer has its own code")
-            # Writes to an EdgeIndex do not raise the version of the tensor inside. One that was made in
-            # inference mode has no version, and is never recognised.
+            # Writes to an EdgeIndex do not increase the version of the tensor inside. An EdgeIndex that was
+            # made in inference mode has no version, and is never recognised.
             unwritten = edge_index.is_inference() or edge_index._version == 0
             data = edge_index.as_tensor() if unwritten else edge_index.as_tensor().clone()
             self.sizes = [edge_index.num_rows, edge_index.num_cols]
@@ -65,7 +65,7 @@ class ListedEdges(Edges):
         self._graph: Graph | None = None
 
     def graph(self) -> Graph:
-        """The graph of the edges, made once and cached."""
+        """Return the graph of the edges, made once and cached."""
         if self._graph is None:
             self._graph = graph_of(self.index, *self.counts(), self.forwards)
             if self._graph is None:
@@ -73,11 +73,11 @@ class ListedEdges(Edges):
         return self._graph
 
     def ends(self, row: int) -> Tensor:
-        """The sources (row 0) or the destinations (row 1), [E], as PyG numbers rows."""
+        """Return the nodes in row 0 or row 1 of ``edge_index``, [E]."""
         return self.index[row]
 
     def factors(self, x: Tensor, weight: Tensor | None, reduce: str, weighted: bool) -> Factors:
-        """The graph, and the weight or, if they are known, the numbers of nodes whose products it is."""
+        """Return the graph and the weight; instead of the weight, the scale if it is known."""
         graph = self.graph()
         if weight is None or reduce not in ("sum", "mean"):
             return Factors(graph, weight)

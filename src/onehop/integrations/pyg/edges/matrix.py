@@ -1,9 +1,9 @@
 """Edges as a sparse matrix [num_dst, num_src]: torch's CSR, CSC and COO, and torch_sparse's SparseTensor.
 
-A layer that has a fused path of PyG's own (``message_and_aggregate``) multiplies by the matrix there: every
-message is the source's features times the matrix's value, and no other operand counts. The gradient of a max
-or min then goes to the first of the edges that tie. Every other layer runs its message on each edge; PyG
-passes the values as its weight if that is None.
+A layer with a fused path in PyG (``message_and_aggregate``) multiplies by the matrix: every message is the
+source's features times the matrix's value, and other operands have no effect. The gradient of a max or min
+then goes to the first of the edges that tie. Every other layer runs its message on each edge; if its weight
+is None, PyG passes the matrix's values as the weight.
 """
 
 from collections.abc import Collection
@@ -21,29 +21,29 @@ from onehop.integrations.pyg.edges.sparse_tensors import TorchSparseTensor, is_s
 from onehop.integrations.pyg.leave import need
 from onehop.ops.contexts import autocasts
 
-# PyG puts the values in the first of these that a layer's functions take, if it was given as None.
+# PyG passes the values as the first of these arguments that a layer's functions take, if it is None.
 _PLACES = ("edge_weight", "edge_attr", "edge_type")
 
 
 def adjacency_of(edge_index: Any) -> Adjacency | None:
-    """The adjacency of edges that are given as a sparse matrix; None if they are given otherwise."""
+    """Return the adjacency of edges that are given as a sparse matrix; None for other edges."""
     if type(edge_index) is Tensor:
         return TorchMatrix(edge_index) if edge_index.layout in LAYOUTS else None
     return TorchSparseTensor(edge_index) if is_sparse_tensor(edge_index) else None
 
 
 def is_adjacency(edge_index: Any) -> bool:
-    """Return whether edges are given as a sparse matrix, of torch's own or of torch_sparse."""
+    """Return whether edges are given as a sparse matrix of torch or torch_sparse."""
     return adjacency_of(edge_index) is not None
 
 
 class MatrixEdges(Edges):
-    """Edges of a sparse matrix, in the order of its values.
+    """The edges of a sparse matrix, in the order of its values.
 
     Args:
         layer: The layer.
         matrix: [num_dst, num_src].
-        product: PyG's product that a layer with a fused path runs; None without one.
+        product: PyG's product that a layer with a fused path runs; None without a fused path.
 
     Raises:
         Leave: PyG's own code has to run.
@@ -67,7 +67,7 @@ class MatrixEdges(Edges):
             overridden = "message_and_aggregate" in layer.__dict__
             need(not overridden, "this instance overrides message_and_aggregate")
         else:
-            # Only PyG's plain propagate finds the ends of the edges of such a matrix.
+            # Only PyG's plain propagate finds the ends of the edges of a CSC matrix.
             csc = type(matrix) is Tensor and matrix.layout is torch.sparse_csc
             need(not csc, "edge_index is a CSC matrix, and messages on its edges are PyG's to compute")
         self.edge_index, self.count = matrix, number_of_edges(matrix)
@@ -77,12 +77,12 @@ class MatrixEdges(Edges):
 
     @property
     def index(self) -> Tensor:  # type: ignore[override]
-        """[E]: the sources."""
+        """The sources, [E]."""
         return self.graph().col
 
     @property
     def device(self) -> torch.device:
-        """The CPU."""
+        """The device, which is always the CPU."""
         return torch.device("cpu")
 
     @property
@@ -91,18 +91,18 @@ class MatrixEdges(Edges):
         return self._adjacency.values
 
     def graph(self) -> Graph:
-        """The graph of the matrix, made once and cached."""
+        """Return the graph of the matrix, made once and cached."""
         if self._graph is None:
             self._graph = self._adjacency.graph()
         return self._graph
 
     def ends(self, row: int) -> Tensor:
-        """The sources (row 0) or the destinations (row 1), [E], as PyG numbers rows."""
+        """Return the sources (row 0) or the destinations (row 1), [E]."""
         return self.graph().edge_index()[row]
 
     @property
     def ptr_is_none(self) -> bool:
-        """Return whether PyG passes None for ``ptr`` to a message over these edges: it does for COO alone."""
+        """Return whether PyG passes None for ``ptr`` to a message over these edges (only for COO)."""
         return self._adjacency.is_coo
 
     def first(self, graph: Graph, count: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -112,18 +112,18 @@ class MatrixEdges(Edges):
         return places, graph.col[:count].long(), targets
 
     def factors(self, x: Tensor, weight: Tensor | None, reduce: str, weighted: bool) -> Factors:
-        """The graph, and the values or the weight."""
+        """Return the graph, and the matrix's values or the layer's weight."""
         need(x.is_cpu and (weight is None or weight.is_cpu))
         if self.fused:
             need(not autocasts(x))
-            # Where messages are the sources' features alone, PyG drops a SparseTensor's values first.
+            # If messages are only the sources' features, PyG first drops a SparseTensor's values.
             return self._adjacency.factors(x, reduce, weighted)
         self._adjacency.check_gradients()
         return Factors(self.graph(), weight)
 
 
 def with_values(names: Collection[str], matrix: Any, operands: dict[str, Any]) -> dict[str, Any]:
-    """The operands of a layer that runs its message, with a matrix's values where PyG puts them.
+    """Return the operands of a layer that runs its message; a matrix's values are passed as in PyG.
 
     Args:
         names: The arguments of the layer's functions.

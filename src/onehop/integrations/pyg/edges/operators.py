@@ -1,7 +1,7 @@
-"""Operators with which a program finds graphs, normalised graphs and self loops when it runs.
+"""Operators by which a running program looks up graphs, normalised graphs and edges with self loops.
 
-A program that was exported calls them where PyG is not installed, so this module does not import PyG. Their
-results are cached where eager layers find them.
+Exported programs call them without PyG, so this module does not import PyG. Their results are in the same
+caches that eager layers use.
 """
 
 import weakref
@@ -51,7 +51,7 @@ def _find(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool, loops:
 
 
 def _looped(edge_index: Tensor, loops: int) -> Tensor:
-    """The edges as attention layers rewrite them, cached where these layers find them."""
+    """Return the edges as attention layers rewrite them; uses the same cache as these layers."""
     (edges,) = rewritten(
         edge_index, ("remove_self_loops", None), lambda: (edge_index[:, edge_index[0] != edge_index[1]],)
     )
@@ -60,7 +60,7 @@ def _looped(edge_index: Tensor, loops: int) -> Tensor:
 
 
 def _with_last(edges: Tensor, nodes: int) -> Tensor:
-    """The edges, and a loop for each node behind them, [2, E + N]."""
+    """Return the edges, followed by a self loop for each node, [2, E + N]."""
     return torch.cat([edges, torch.arange(nodes, device=edges.device).expand(2, -1)], dim=1)
 
 
@@ -86,7 +86,7 @@ def _normalise(
         if derived is not None:
             derived.graph, scale = weakref.ref(graph), derived.scale
         if scale is None:
-            # Tensors of inference mode are not cached.
+            # Tensors made in inference mode are not cached.
             degree = weight.new_zeros(num_nodes).index_add_(0, edges[int(forwards)], torch.ones_like(weight))
             scale = degree.pow_(-0.5).masked_fill_(degree == float("inf"), 0)
             return handle_of(graph), scale
@@ -100,7 +100,7 @@ def _places(edge_index: Tensor, num_nodes: int) -> Tensor:
 
 
 def _compute_places(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """For each edge with loops, its row among the E edges and the N loops; then zeros: [E + N]."""
+    """Return, for each edge of the looped graph, its row among E edges and N loops; then zeros, [E + N]."""
     edges = edge_index.size(1)
     numbers = torch.arange(edges + num_nodes, device=edge_index.device)
     not_loops = numbers[:edges][edge_index[0] != edge_index[1]]
@@ -114,7 +114,7 @@ def _graph(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool) -> Gr
 
 
 def _graph_or_error(edge_index: Tensor, num_src: int, num_dst: int, forwards: bool) -> Graph:
-    """Makes the graph of edges anew, and raises for invalid ones, because PyG's code does not run here."""
+    """Makes the graph of edges without the cache; raises for invalid edges, because PyG does not run."""
     return Graph.from_edge_index(edge_index if forwards else edge_index.flip(0), size=(num_src, num_dst))
 
 
@@ -137,10 +137,10 @@ define("find_normalised_graph", _normalise, _fake_normalised)
 define("looped_edges", _places, _fake_places)
 
 FIND_GRAPH: Any = torch.ops.onehop.find_graph
-"""The operator that finds a graph."""
+"""The operator that looks up a graph."""
 
 FIND_NORMALISED_GRAPH: Any = torch.ops.onehop.find_normalised_graph
-"""The operator that finds a graph that GCN normalises, and the scale of its nodes."""
+"""The operator that looks up the graph that GCN normalises, and the scale of its nodes."""
 
 LOOPED_EDGES: Any = torch.ops.onehop.looped_edges
 """The operator that places the edges of a graph with self loops."""

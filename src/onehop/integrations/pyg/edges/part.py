@@ -1,7 +1,7 @@
-"""Edges of one process's part of a graph: an ``edge_index`` of the class LocalEdges.
+"""Edges of one process's part of a graph, given as an ``edge_index`` of class LocalEdges.
 
-GCN's normalisation and self loops, which layers apply to an ``edge_index`` before they propagate, are applied
-to the part, with degrees from all processes.
+Layers normalise an ``edge_index`` and add self loops before they propagate. For a part, this module does
+both, with degrees from all processes.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ from onehop.integrations.pyg.leave import Leave, leave_if
 
 
 class PartWeights(torch.Tensor):
-    """GCN's weights [e] of a part's edges, as a tensor of their shape without memory.
+    """GCN's weights of a part's edges, as a tensor of shape [e] without memory.
 
     Each weight is the product of two scales. Sums use the scales. Every other computation uses the weights
     themselves, which all processes then compute together, once.
@@ -31,11 +31,11 @@ class PartWeights(torch.Tensor):
 
     graph: DistributedGraph
     scale: Tensor
-    """[n]: 1 / sqrt(degree) of the owned rows; 0 where there are no edges."""
+    """The scale of the owned rows, [n]: 1 / sqrt(degree); 0 for rows without edges."""
 
     @staticmethod
     def of(graph: DistributedGraph, dtype: torch.dtype) -> "PartWeights":
-        """The weights of a graph whose edges weigh 1 before they are normalised."""
+        """Return the weights of a graph whose edges weigh 1 before the normalisation."""
         shape = torch.zeros(1, dtype=dtype, device=graph.device).expand(graph.num_edges)
         weights: PartWeights = torch.Tensor._make_subclass(PartWeights, shape)
         weights.graph = graph
@@ -43,14 +43,14 @@ class PartWeights(torch.Tensor):
         return weights
 
     def materialised(self) -> Tensor:
-        """The weights as a plain tensor."""
+        """Return the weights as a plain tensor."""
         return made_weights(self.graph, self.scale.dtype)
 
     @classmethod
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Runs functions that read only the shape directly, and all others on the weights themselves."""
+        """Runs functions that read only the shape directly, and other functions on the computed weights."""
         with torch._C.DisableTorchFunctionSubclass():
             if func not in LOOKS:
                 args, kwargs = tree_map(_plain, (args, kwargs))
@@ -62,11 +62,11 @@ def _plain(operand: Any) -> Any:
 
 
 class PartEdges(Edges):
-    """Edges that end in the owned nodes of one process, whose rules run on the operators of all processes.
+    """The edges that end in one process's owned nodes; rules use the operators over all processes.
 
     Args:
         edge_index: The edges.
-        size: The numbers of rows that the caller gave, or None.
+        size: The caller's numbers of rows, or None.
 
     Raises:
         Leave: The size does not fit.
@@ -87,7 +87,7 @@ class PartEdges(Edges):
         self.sizes = list(owned)
 
     def check(self, operands: dict[str, Any]) -> None:
-        """Leaves features and weights of other edges than the part's.
+        """Raises :class:`Leave` if features or weights do not belong to the part's edges.
 
         Args:
             operands: The operands of ``propagate`` and ``edge_updater`` by name.
@@ -103,18 +103,18 @@ class PartEdges(Edges):
         return self._graph.device
 
     def note(self, end: int, rows: int) -> None:
-        """Leaves features that do not have a row for each owned node."""
+        """Raises :class:`Leave` if features do not have a row for each owned node."""
         expected = self.sizes[end]
         if rows != expected:
             what = "sources" if end == SOURCE and self._graph.is_bipartite else "nodes"
             raise Leave(f"its features are not a row for each of {expected} owned {what}")
 
     def graph(self) -> Any:
-        """The part."""
+        """Return the part of the graph."""
         return self._graph
 
     def factors(self, x: Tensor, weight: Tensor | None, reduce: str, weighted: bool) -> Factors:
-        """The part, and the weight or the scales that GCN's normalisation made."""
+        """Return the part, and the weight or the scales from GCN's normalisation."""
         graph: Any = self.graph()
         if not isinstance(weight, PartWeights):
             return Factors(graph, weight)
@@ -123,24 +123,25 @@ class PartEdges(Edges):
         return Factors(graph, weight.materialised())
 
     def drawn(self, out: Tensor, p: float) -> Tensor:
-        """The factors of dropout, which each process of a converted model draws from its own stream."""
+        """Return the factors of dropout; each process of a converted model draws from its own stream."""
         return functional.dropout(torch.ones_like(out), p)
 
 
 def rewritten_loops(
     name: str, edge_index: LocalEdges, edge_attr: Tensor | None, fill_value: Any = None
 ) -> tuple[LocalEdges, Tensor | None]:
-    """PyG's ``add_self_loops`` and ``remove_self_loops`` for a part, and its edges' features with them.
+    """Runs PyG's ``add_self_loops`` or ``remove_self_loops`` on a part and its edges' features.
 
     Args:
         name: "add_self_loops" or "remove_self_loops".
         edge_index: The part's edges.
-        edge_attr: [e, ...], their features; None means no features.
-        fill_value: The features of a loop: a number, a tensor, or how the features of the other edges that
-            end in its node are reduced, such as "mean"; None means 1.
+        edge_attr: [e, ...], the edges' features; None means no features.
+        fill_value: The features of a loop: a number, a tensor, or the name of a reduction of the node's other
+            incoming edges' features, such as "mean"; None means 1.
 
     Raises:
-        ArgumentError: The features do not belong to the part's edges, or sources are other nodes.
+        ArgumentError: The features do not belong to the part's edges, or sources and destinations are
+            different nodes.
     """
     graph = edge_index.graph
     if edge_attr is not None:
@@ -154,7 +155,8 @@ def rewritten_loops(
     ends = graph.ends()
     if name == "remove_self_loops":
         return derived.edge_index, edge_attr.index_select(0, (ends[0] != ends[1]).nonzero().squeeze(1))
-    # All edges that end in a node are in its part, so PyG's own function gives the same as in one process.
+    # A part contains all edges that end in its nodes, so PyG's own function gives the same result as on one
+    # process.
     rowptr = looped_rowptr(graph.part.rowptr) if graph.loops else graph.part.rowptr
     of_loops = compute_loop_attr(ends, edge_attr, graph.num_nodes, False, fill_value)
     return derived.edge_index, merged(rowptr, edge_attr, of_loops)
@@ -168,10 +170,10 @@ def normalised(
     flow: str,
     dtype: torch.dtype | None,
 ) -> tuple[LocalEdges, Tensor]:
-    """GCN's normalisation of a part, after ``torch_geometric.nn.conv.gcn_conv.gcn_norm``.
+    """Apply GCN's normalisation to a part, as ``torch_geometric.nn.conv.gcn_conv.gcn_norm`` does.
 
     Raises:
-        ArgumentError: ``flow`` is not "source_to_target", or the weight is not one number an edge.
+        ArgumentError: ``flow`` is not "source_to_target", or the weight is not one number per edge.
     """
     graph = edge_index.graph
     if flow != "source_to_target":
@@ -194,12 +196,12 @@ def normalised(
     dtype = torch.get_default_dtype() if dtype is None else dtype
     if dtype in (torch.float32, torch.float64):
         return looped.edge_index, PartWeights.of(looped, dtype)
-    # In 16 bits, products of scales are rounded as in PyG only if they are computed as PyG does.
+    # In 16 bits, the weights equal PyG's only if they are computed in the same steps as in PyG.
     return looped.edge_index, made_weights(looped, dtype)
 
 
 def made_weights(graph: DistributedGraph, dtype: torch.dtype) -> Tensor:
-    """Return the weights, [e], of edges that weigh 1 before they are normalised; kept with the graph."""
+    """Return the normalised weights, [e], of edges that weigh 1 before; they are cached with the graph."""
 
     def make() -> Tensor:
         with torch.inference_mode(False), torch.no_grad():
@@ -210,9 +212,9 @@ def made_weights(graph: DistributedGraph, dtype: torch.dtype) -> Tensor:
 
 
 def normalised_weights(graph: DistributedGraph, weight: Tensor) -> Tensor:
-    """Return weight / sqrt(degree of the source * degree of the destination), [e]. Differentiable.
+    """Return weight / sqrt(degree of the source * degree of the destination), [e]; differentiable.
 
-    After ``torch_geometric.nn.conv.gcn_conv.gcn_norm``.
+    The formula is from ``torch_geometric.nn.conv.gcn_conv.gcn_norm``.
     """
     source, target = graph.ends()
     scale = _scale(weight.new_zeros(graph.num_nodes).index_add(0, target, weight))
@@ -226,7 +228,7 @@ def _scale(degree: Tensor) -> Tensor:
 
 
 def _looped(graph: DistributedGraph, add_self_loops: bool) -> DistributedGraph:
-    """The graph; with one loop at every node if loops are added."""
+    """Return the graph, with one self loop at every node if ``add_self_loops``."""
     if not add_self_loops:
         return graph
     plain: DistributedGraph = graph.derived("remove_self_loops", graph.without_self_loops)
@@ -235,7 +237,7 @@ def _looped(graph: DistributedGraph, add_self_loops: bool) -> DistributedGraph:
 
 
 def _with_loops(graph: DistributedGraph, weight: Tensor, fill: float) -> Tensor:
-    """The weights with a loop at every node, which weighs as much as its last loop, or ``fill``."""
+    """Return the weights with a loop at every node; its weight is its last loop's, or ``fill``."""
     source, target = graph.ends()
     loop = source == target
     of_loops = weight.new_full((graph.num_nodes,), fill)

@@ -1,4 +1,4 @@
-"""Graphs over several processes in patched layers; their modules are imported only where one is in use."""
+"""Graphs over several processes in patched layers; their modules are imported only when needed."""
 
 from types import ModuleType
 from typing import Any
@@ -7,7 +7,7 @@ from onehop.loading import DISTRIBUTED
 
 
 def parts_for(edge_index: Any) -> ModuleType | None:
-    """The module :mod:`.part`, if these edges are one process's part of a graph; else None."""
+    """Return the module :mod:`.part` if these edges are one process's part of a graph; else None."""
     distributed = DISTRIBUTED.provided
     if distributed is None or type(edge_index) is not distributed.graph.LocalEdges:
         return None

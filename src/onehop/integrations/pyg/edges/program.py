@@ -1,11 +1,10 @@
-"""Edges in a program that ``torch.compile`` or ``torch.export`` makes.
+"""Edges in a program of ``torch.compile`` or ``torch.export``.
 
-A program is traced once, with tensors that have no data, and runs many times. So nothing that eager layers
-look up can be looked up while it is traced: not the graph, nor the normalised edges, nor kept aggregates.
-Operators (:mod:`.operators`) look them up when the program runs, in the same caches, by the ``edge_index``
-that the program gets.
-How many edges there are with self loops depends on the data; shapes do not: they allow for the most that
-there can be (:mod:`onehop.graph.handle`).
+A program is traced once, with tensors that have no data, and runs many times. So the graph, the normalised
+edges and kept aggregates, which eager layers look up, cannot be looked up during tracing. Operators
+(:mod:`.operators`) look them up in the same caches when the program runs, by the ``edge_index`` that the
+program gets. The number of edges with self loops depends on the data, but shapes must not: they allow for the
+largest possible number (:mod:`onehop.graph.handle`).
 """
 
 from dataclasses import dataclass
@@ -30,12 +29,12 @@ from onehop.ops.namespace import define
 class EdgesInProgram:
     """A stand-in for ``edge_index`` in the ``forward`` of an attention layer that onehop's operators run.
 
-    It is no tensor, so ``forward`` leaves its self loops alone: with them, the shape of the edges would
+    It is not a tensor, so ``forward`` does not rewrite self loops; that would make the shape of the edges
     depend on the data.
 
     Attributes:
         edge_index: [2, E].
-        kind: Of the scores: "gat", "gatv2" or "dot".
+        kind: The kind of scores: "gat", "gatv2" or "dot".
     """
 
     edge_index: Tensor
@@ -44,25 +43,25 @@ class EdgesInProgram:
 
 @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
 def _constant_refusal(backend: str, device: str, dtype: torch.dtype) -> str:
-    """Return why no backend runs on such features, which is a constant of a program; empty if one does."""
+    """Return why no backend takes such features, as a constant of a program; empty if one does."""
     return refusal(backend, torch.device(device), dtype) or ""
 
 
 @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
 def _name_of(dtype: torch.dtype) -> str:
-    """Return the name of a dtype in torch, for operators: packages of torch 2.9 pass another dtype on."""
+    """Return the name of a dtype; operators get names because torch 2.9's packages change dtype arguments."""
     return str(dtype).removeprefix("torch.")
 
 
 class ProgramEdges(Edges):
-    """The edges of an ``edge_index`` that is traced.
+    """The edges of an ``edge_index`` while a program is traced.
 
     Args:
         layer: The layer.
-        edge_index: What ``propagate`` got: the ``edge_index``, [2, E], or an :class:`EdgesInProgram`.
-        size: The number of rows at each end, None where it is unknown; or None.
-        loops: At so many nodes, self loops are replaced by one each, behind the other edges; 0 leaves the
-            edges as they are.
+        edge_index: The argument of ``propagate``: an ``edge_index``, [2, E], or an :class:`EdgesInProgram`.
+        size: The number of rows at each end (None if unknown); or None.
+        loops: The number of nodes whose self loops are replaced by one each, after the other edges; 0 leaves
+            the edges unchanged.
     """
 
     __slots__ = ("_graph", "_loops")
@@ -79,18 +78,18 @@ class ProgramEdges(Edges):
         self._graph: GraphInProgram | None = None
 
     def counts(self, sentence: str = "") -> tuple[int, int]:
-        """The number of nodes that send, and that receive; one that is unknown equals the other."""
+        """Return the numbers of sending and of receiving nodes; if one is unknown, it equals the other."""
         sending = self.sending
         num_src, num_dst = self.sizes[sending], self.sizes[1 - sending]
         sources: Any = num_dst if num_src is None else num_src
         return sources, sources if num_dst is None else num_dst
 
     def refusal(self, backend: str, x: Tensor) -> str | None:
-        """Return why no backend runs on such features, which is a constant of the program."""
+        """Return why no backend takes such features, as a constant of the program; None if one does."""
         return _constant_refusal(backend, x.device.type, x.dtype) or None
 
     def graph(self) -> Any:
-        """The graph, to be found when the program runs."""
+        """Return the graph, which is looked up when the program runs."""
         if self._graph is None:
             counts = self.counts()
             handle = FIND_GRAPH(self.index, *counts, self.forwards, self._loops)
@@ -98,25 +97,25 @@ class ProgramEdges(Edges):
         return self._graph
 
     def factors(self, x: Tensor, weight: Tensor | None, reduce: str, weighted: bool) -> Factors:
-        """The graph, and the weight."""
+        """Return the graph and the weight."""
         return Factors(self.graph(), weight)
 
     def drawn(self, out: Tensor, p: float) -> Tensor:
-        """The factors of dropout.
+        """Return the factors of dropout.
 
-        Torch's own operator draws them outside ours, so that whatever torch does with random numbers in
-        programs (its generators, recomputation) is done with these.
+        torch's own operator draws them, so torch's handling of random numbers in programs (generators,
+        recomputation) applies to them.
         """
         return dropout(torch.ones_like(out), p=p, training=True)
 
 
 class NormalisedEdges(ProgramEdges):
-    """The edges of an ``edge_index`` that is traced, to be normalised as GCNConv does.
+    """The edges of an ``edge_index`` while a program is traced; the program normalises them as GCNConv.
 
     Args:
         layer: The layer.
         edge_index: [2, E].
-        nodes: N.
+        nodes: N, the number of nodes.
     """
 
     __slots__ = ("_filled",)
@@ -127,7 +126,7 @@ class NormalisedEdges(ProgramEdges):
         self._filled = 2.0 if layer.improved else 1.0
 
     def factors(self, x: Tensor, weight: Tensor | None, reduce: str, weighted: bool) -> Factors:
-        """The graph with its loops, the weight with theirs, and the scale of the nodes."""
+        """Return the graph with self loops, the weight with the loops' weights, and the nodes' scale."""
         nodes, loops = self.counts()[0], self._loops
         handle, scale = FIND_NORMALISED_GRAPH(self.index, nodes, loops != 0, self.forwards, _name_of(x.dtype))
         graph: Any = GraphInProgram(handle, nodes, nodes, self.count + loops)
@@ -140,17 +139,17 @@ class NormalisedEdges(ProgramEdges):
         return Factors(graph, weight, scale.masked_fill(scale == float("inf"), 0))
 
     def _loop_weights(self, weight: Tensor, nodes: int) -> Tensor:
-        """[N]: the weight of every node's loop, as PyG's ``add_remaining_self_loops`` has it.
+        """Return the weight of every node's self loop, [N], as PyG's ``add_remaining_self_loops`` does.
 
-        It is what the node's last loop weighs, with PyG's gradient to all of them.
+        It is the weight of the node's last loop; as in PyG, all of the node's loops get the gradient.
         """
         source, target = self.index
-        # Edges that are no loops write to an entry that is never read.
+        # Edges that are not loops write to an entry that is never read.
         place = torch.where(source == target, source, nodes)
         return weight.new_full((nodes + 1,), self._filled).index_put((place,), weight)[:nodes]
 
     def listed(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """[2, M] and [M]: edges and weights to be kept in a layer; M is known when the program runs."""
+        """Return edges, [2, M], and weights, [M], to keep in a layer; M is known when the program runs."""
         edges, weight = torch.ops.onehop.normalised_edges(
             self.index, self.counts()[0], self._filled != 1, self._loops != 0, self.forwards, _name_of(dtype)
         )
@@ -158,15 +157,15 @@ class NormalisedEdges(ProgramEdges):
 
 
 def with_loops(edge_index: Tensor, values: Tensor, of_loops: Tensor) -> Tensor:
-    """A row for each edge of a graph with self loops.
+    """Return a row for each edge of a graph with self loops.
 
     Args:
         edge_index: [2, E].
         values: [E, ...], rows of the edges.
-        of_loops: [N, ...], rows of the loops, which replace those that were there.
+        of_loops: [N, ...], rows of the self loops, which replace existing loops.
 
     Returns:
-        [E + N, ...]: the rows of the edges that are no loops, of the loops, and rows to be ignored.
+        [E + N, ...]: rows of the edges that are not loops, then rows of the loops, then rows to ignore.
     """
     places = LOOPED_EDGES(edge_index, of_loops.size(0))
     return torch.cat([values, of_loops]).index_select(0, places)
@@ -179,7 +178,7 @@ def _normalised_edges(
     edges, weight = without_weight(
         normalisation(), edge_index, Unweighted(num_nodes, improved, loops, flow, dtype)
     )
-    # An operator gives out no tensor that it was given.
+    # An operator must not return one of its input tensors.
     return edges.clone() if edges is edge_index else edges, weight
 
 

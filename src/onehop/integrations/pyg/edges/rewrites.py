@@ -1,9 +1,9 @@
-"""GCN's normalisation and self loops, cached; PyG computes them at every call, with the same result.
+"""Cached GCN normalisation and self loops, which PyG recomputes in every call.
 
-For edges without weight, the cache holds the normalised edges, their weights, and the numbers
-``deg ** -1/2`` whose products the weights are, so that the aggregation needs no weight for each edge. For
-edges with weights or attributes, which may need gradients, it holds the edges alone, so that their graph is
-found again. Sparse matrices are cached with their values (:meth:`.Adjacency.derived`).
+For edges without weights, the cache holds the normalised edges, their weights, and the numbers ``deg **
+-1/2`` whose products are the weights, so that the aggregation needs no weight for each edge. For edges with
+weights or attributes, which may need gradients, it holds only the edges, so that their graph is found again.
+Sparse matrices are cached with their values (:meth:`.Adjacency.derived`).
 """
 
 import importlib
@@ -33,7 +33,7 @@ Function = Callable[..., Any]
 
 
 def rows() -> list[Row]:
-    """The patch table's rows: the functions in PyG's modules, and in torch_sparse if it is installed."""
+    """Return the rows for the functions in PyG's modules, and in torch_sparse if it is installed."""
     bodies: dict[str, Function] = {
         "gcn_norm": gcn_norm,
         "add_self_loops": partial(_loops, True),
@@ -51,7 +51,7 @@ def rows() -> list[Row]:
 
 
 def normalisation() -> Function:
-    """PyG's own ``gcn_norm``, whether or not it is patched."""
+    """Return PyG's own ``gcn_norm``, even if it is patched."""
     function: Any = gcn_conv.gcn_norm
     return getattr(function, "__wrapped__", function)  # type: ignore[no-any-return]
 
@@ -66,7 +66,7 @@ def gcn_norm(
     flow: str = "source_to_target",
     dtype: Any = None,
 ) -> Any:
-    """PyG's ``gcn_norm``, cached; None if PyG's code has to run."""
+    """Return the cached result of PyG's ``gcn_norm``; None if PyG's code has to run."""
     if can_remember(edge_index, num_nodes if add_self_loops and type(num_nodes) is int else 0):
         if edge_weight is None:
             key = Unweighted(num_nodes, improved, add_self_loops, flow, dtype)
@@ -85,7 +85,7 @@ def gcn_norm(
     if adjacency is None or context_reason() is not None:
         return None
     key_of_matrix = ("gcn_norm", improved, add_self_loops, dtype)
-    # PyG ignores the weight beside a matrix.
+    # PyG ignores the weight if the edges are a matrix.
     make = partial(theirs, edge_index, None, num_nodes, improved, add_self_loops, flow, dtype)
     if is_sparse_tensor(edge_index):
         return adjacency.derived(key_of_matrix, make)
@@ -94,7 +94,7 @@ def gcn_norm(
 
 
 def without_weight(theirs: Function, edge_index: Tensor, key: Unweighted) -> tuple[Tensor, ...]:
-    """The normalised edges and their weights, for edges without weight, from the cache.
+    """Return the cached normalised edges and weights of edges without weights.
 
     Args:
         theirs: PyG's ``gcn_norm``.
@@ -103,7 +103,8 @@ def without_weight(theirs: Function, edge_index: Tensor, key: Unweighted) -> tup
     """
 
     def make() -> Derived:
-        # With loops that weigh 2, weights are no such products. PyG refuses invalid arguments itself.
+        # If loops weigh 2, the weights are not products of one number for each end. PyG itself refuses
+        # invalid arguments.
         fits = key.num_nodes is not None and not (key.improved and key.add_self_loops)
         if fits and edge_index.dtype is torch.int64:
             return normalised(edge_index, key)
@@ -113,11 +114,11 @@ def without_weight(theirs: Function, edge_index: Tensor, key: Unweighted) -> tup
 
 
 def _looped(edge_index: Tensor, edge_weight: Tensor, num_nodes: int, improved: bool) -> tuple[Tensor, Tensor]:
-    """The edges with self loops, from the cache, and their weights before normalisation, computed anew.
+    """Return cached edges with self loops, and their newly computed weights before normalisation.
 
-    ``add_remaining_self_loops`` keeps the edges that are no loops, in their order, and appends a loop for
-    every node. It has the weight of the node's last loop; without one, the weight is 2 if ``improved``, else
-    1.
+    ``add_remaining_self_loops`` keeps the edges that are not loops, in their order, and appends a loop for
+    every node. The loop has the weight of the node's last loop; if there is none, the weight is 2 if
+    ``improved``, else 1.
     """
 
     def make() -> tuple[Tensor, Tensor]:
@@ -140,15 +141,16 @@ def _loops(
     fill_value: Any = None,
     num_nodes: Any = None,
 ) -> Any:
-    """PyG's ``add_self_loops`` or ``remove_self_loops``, cached; None if PyG's code has to run.
+    """Return the cached result of ``add_self_loops`` or ``remove_self_loops``; None if PyG has to run.
 
-    Attributes of edges are rewritten by PyG every time.
+    PyG rewrites attributes of edges in every call.
     """
-    # PyG counts the nodes itself, or refuses what does not belong to remove_self_loops.
+    # If num_nodes is missing, PyG counts the nodes; PyG also refuses arguments that remove_self_loops does
+    # not have.
     if type(num_nodes) is not int if adds else not (num_nodes is None and fill_value is None):
         return None
     name, rest = ("add_self_loops", (fill_value, num_nodes)) if adds else ("remove_self_loops", ())
-    # Layers that remove loops add others next, hardly ever more than there are edges.
+    # Layers that remove loops usually add others next, seldom more than there are edges.
     if can_remember(edge_index, num_nodes if adds else thresholds.now.few_edges // 2):
         attributes = None if edge_attr is None else theirs(edge_index, edge_attr, *rest)[1]
         (edges,) = rewritten(edge_index, (name, num_nodes), lambda: theirs(edge_index, None, *rest)[:1])
@@ -162,7 +164,7 @@ def _loops(
     if parts is not None:
         return parts.rewritten_loops(name, edge_index, edge_attr, fill_value)
     adjacency = None if is_sparse_tensor(edge_index) else adjacency_of(edge_index)
-    # A fill value that is a tensor cannot be part of a key.
+    # A tensor as fill value cannot be part of a key.
     is_key = isinstance(fill_value, int | float | str | None)
     if adjacency is None or edge_attr is not None or not is_key or context_reason() is not None:
         return None
@@ -170,14 +172,14 @@ def _loops(
 
 
 def _set_diag(theirs: Function, src: Any, values: Any = None, k: Any = 0) -> Any:
-    """``torch_sparse.set_diag`` with loops that weigh 1, cached; None if its code has to run."""
+    """Return the cached result of ``torch_sparse.set_diag`` with values of 1; None if its code has to run."""
     if values is not None:
         return None
     return _with_diagonal(src, ("set_diag", k), lambda: theirs(src, None, k))
 
 
 def _fill_diag(theirs: Function, src: Any, fill_value: Any, k: Any = 0) -> Any:
-    """``torch_sparse.fill_diag``, cached; None if its code has to run."""
+    """Return the cached result of ``torch_sparse.fill_diag``; None if its code has to run."""
     return _with_diagonal(src, ("fill_diag", k, fill_value), lambda: theirs(src, fill_value, k))
 
 

@@ -1,4 +1,4 @@
-"""Weights of edges that are products of a number for each end, as GCN's are."""
+"""Edge weights that are products of one number for each end, as in GCN."""
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ def scale_of_degrees(degree: Tensor) -> Tensor:
 def note_scales(weight: Tensor, edges: Noted, scale: Tensor) -> None:
     """Notes that a cached weight is ``weight[e] == scale[source] * scale[destination]``.
 
-    The edges come from an ``edge_index`` that was noted before both were computed from it.
+    ``edges`` is the ``edge_index``, noted before weight and scale were computed from it.
     """
     CACHE.store(Noted(weight).and_of(edges), "scales", scale)
 
@@ -30,10 +30,10 @@ def note_scales(weight: Tensor, edges: Noted, scale: Tensor) -> None:
 def scales_of(
     weight: Tensor, edge_index: Tensor, num_src: int, num_dst: int, dtype: torch.dtype
 ) -> Tensor | None:
-    """Return the numbers of nodes whose products the weight is known to be; else None.
+    """Return the scale of nodes, [N], of which the weight is the product; None if it is unknown.
 
-    Returns None also where features of ``dtype`` are more exact than the weight, because a product that PyG
-    rounds to the weight's dtype would not be rounded.
+    The result is also None if ``dtype`` is more exact than the weight's dtype, because PyG rounds the
+    products to the weight's dtype, which would not happen here.
     """
     if weight.requires_grad or torch.promote_types(weight.dtype, dtype) != weight.dtype:
         return None
@@ -44,7 +44,7 @@ def scales_of(
 def note_degree_scale(values: Tensor, graph: Graph) -> None:
     """Notes values of edges, [E], if they are the products of both ends' ``deg ** -1/2``.
 
-    GCN's normalisation gives such values where every edge weighed 1.
+    GCN's normalisation gives such values if every edge had weight 1.
     """
     if graph.num_src != graph.num_dst or values.dim() != 1 or not values.is_floating_point():
         return
@@ -55,6 +55,6 @@ def note_degree_scale(values: Tensor, graph: Graph) -> None:
 
 
 def degree_scale_of(values: Tensor, graph: Graph) -> Tensor | None:
-    """The numbers that :func:`note_degree_scale` noted for these values, or for their original."""
+    """Return the numbers that :func:`note_degree_scale` noted for these values, or for their original."""
     scale: Tensor | None = remembered(values, key=("scale", graph.number))
     return scale

@@ -1,4 +1,4 @@
-"""Sizes below which PyG's own steps take less time than making and recognising a graph."""
+"""Sizes below which PyG's own steps are faster than making and recognising a graph."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -12,9 +12,9 @@ from onehop.integrations.pyg.edges.matrices import LAYOUTS
 from onehop.integrations.pyg.edges.sparse_tensors import is_sparse_tensor
 from onehop.ops.contexts import context_reason, is_wrapped
 
-# An edge of attention or of an extremum costs PyG as much as this many edges of a sum, or more.
+# In PyG, an edge of attention or of an extremum costs at least as much as this many edges of a sum.
 _COST = 4
-# An edge_index of fewer numbers than the bound of few edges divided by this is too small at any width.
+# An edge_index with fewer numbers than the bound of few edges divided by this is too small at any width.
 _TINY = 4
 _MATRIX = 2
 
@@ -22,7 +22,8 @@ _MATRIX = 2
 def are_tiny(edge_index: Any) -> bool:
     """Return whether a list has so few edges that PyG's own code is as fast with any features.
 
-    This is one comparison, because beside sums over so few edges any further test takes noticeable time.
+    This is a single comparison, because compared with sums over few edges any further test takes noticeable
+    time.
     """
     return (
         type(edge_index) is Tensor
@@ -40,28 +41,26 @@ def is_too_small(
     listed: bool = False,
     loops: bool = False,
 ) -> bool:
-    """Return whether a graph is so small that making and recognising it takes longer than doing without it.
+    """Return whether a graph is so small that making and recognising it costs more than it saves.
 
-    The sizes alone decide. A graph that is used again would pay, but every forward pass changes whether it
-    was used before: the second pass would give other bits than the first, and activation checkpointing would
-    save other tensors the second time.
+    Only sizes decide, and not whether the graph was used before. Otherwise the second forward pass could give
+    other bits than the first, and activation checkpointing would save other tensors the second time.
 
     Args:
-        edge_index: [2, E], or a sparse matrix of torch's own or of torch_sparse.
-        operand: The features that are gathered, or a pair of which the first are gathered; None where they
-            are not computed yet.
-        columns: How many columns are aggregated, where that may be fewer than the features have; None means
-            all columns of the features.
-        attends: Whether attention weights the messages: the operand is [N, H, C]. Otherwise an operand of
-            more than two dimensions is [..., N, F].
+        edge_index: [2, E], or a sparse matrix of torch or torch_sparse.
+        operand: The sources' features, or a pair whose first entry they are; None if they are not computed
+            yet.
+        columns: How many columns are aggregated, if that may be fewer than the features have; None means all.
+        attends: Whether attention weights the messages; then the operand is [N, H, C]. Otherwise an operand
+            of more than two dimensions is [..., N, F].
         costly: Whether PyG takes several times as long as for a sum, as for attention and extrema.
-        listed: Whether native code serves a list of so few edges. Otherwise PyG's own code runs.
+        listed: Whether native code can run on the list of edges if they are few. Otherwise PyG's code runs.
         loops: Whether a self loop is added at every row of the operand.
     """
     bounds = thresholds.now
-    # The hot path of small graphs: a whole shape is read in the time of one size.
+    # This is the hot path of small graphs.
     if type(edge_index) is Tensor:
-        if edge_index.numel() < bounds.few_edges // _TINY:  # as are_tiny(), without a call
+        if edge_index.numel() < bounds.few_edges // _TINY:  # this is are_tiny(), without a call
             return not session.now.settings.backend
         shape = edge_index.shape
         if len(shape) != _MATRIX:
@@ -71,7 +70,7 @@ def is_too_small(
         edges = edge_index.nnz()
     else:
         return False
-    # A machine or backend that was chosen runs every aggregation.
+    # If a machine or backend was chosen, it runs every aggregation.
     if edges >= bounds.few_edges or session.now.settings.backend:
         return False
     if listed and type(edge_index) is Tensor and edge_index.layout is torch.strided:
@@ -112,9 +111,9 @@ def has_small_messages(edge_index: Any, operands: Iterable[Any]) -> bool:
 
 
 def number_of_edges(edge_index: Any) -> int:
-    """The number of edges of [2, E], or of a sparse matrix."""
+    """Return the number of edges of an ``edge_index``, [2, E], or a sparse matrix."""
     if is_sparse_tensor(edge_index):
         return int(edge_index.nnz())
-    # Tensors of a transform, and others inside it, have no number of entries; both are refused later.
+    # Inside a torch.func transform, the number of entries cannot be read; such tensors are refused later.
     knows = edge_index.layout in LAYOUTS and not is_wrapped(edge_index) and context_reason() is None
     return int(edge_index._nnz() if knows else edge_index.size(-1))

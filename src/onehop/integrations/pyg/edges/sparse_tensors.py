@@ -1,6 +1,6 @@
 """``SparseTensor`` of torch_sparse as a sparse matrix.
 
-Where torch_sparse is not installed, PyG has a class of that name without instances.
+If torch_sparse is not installed, PyG defines a class of the same name that has no instances.
 """
 
 from collections.abc import Callable, Hashable
@@ -26,21 +26,21 @@ _IT = "edge_index is a SparseTensor"
 class TorchSparseTensor(Adjacency):
     """A SparseTensor of torch_sparse.
 
-    PyG reuses its arrays in the matrices that it makes of it, so they are recognised as an ``edge_index`` is
-    (:mod:`onehop.graph.identity`). The graph belongs to the columns; each array of rows is compared with it
-    once.
+    PyG reuses the arrays in matrices that it derives, so the arrays are recognised in the same way as an
+    ``edge_index`` (:mod:`onehop.graph.identity`). The graph is cached under the columns; each array of rows
+    is compared with it once.
     """
 
     __slots__ = ()
 
     @property
     def values(self) -> Tensor | None:
-        """[E] or [E, D]; None if it has none."""
+        """The values, [E] or [E, D]; None if there are none."""
         values: Tensor | None = self.matrix.storage._value
         return values
 
     def check(self) -> None:
-        """Raises Leave where the edges cannot be taken; no contents are read."""
+        """Raises Leave if the edges are not supported; no contents are read."""
         col = self.matrix.storage._col
         need(not wraps(col, self.values), WRAPPED)
         need(col.is_cpu, f"{_IT} on another device than the CPU")
@@ -54,7 +54,7 @@ class TorchSparseTensor(Adjacency):
         if graph is not None and _has_rows(graph, storage):
             return graph
         noted = Noted(storage._col)
-        # Tensors made in inference mode could not be used outside it, where they will be found again.
+        # Tensors made in inference mode could not be used outside of it, where the cache would return them.
         with torch.inference_mode(False), torch.no_grad():
             graph = _graph_of(storage)
         if graph is None or not _has_rows(graph, storage):
@@ -64,9 +64,9 @@ class TorchSparseTensor(Adjacency):
 
     def _operand(self, x: Tensor, reduce: str, weighted: bool) -> tuple[Tensor | None, bool]:
         # For features of two dimensions and values that need no gradient, PyG runs torch's product, in the
-        # dtype of the features. For others it runs torch_sparse's: each value gets a gradient, of repeated
-        # entries too, and only a greater, or smaller, number replaces an extremum, so that NaN and infinities
-        # get lost. For a matrix without entries PyG gives zeros that need no gradient.
+        # dtype of the features. Otherwise it runs torch_sparse's product: each value gets a gradient, also
+        # repeated entries, and an extremum is replaced only by a greater (or smaller) number, so NaN and
+        # infinities get lost. For a matrix without entries, PyG returns zeros that need no gradient.
         values = self.values if weighted else None
         need(self.matrix.nnz() > 0)
         if values is not None:
@@ -103,7 +103,7 @@ def is_sparse_tensor(edge_index: Any) -> bool:
 def _has_rows(graph: Graph, storage: Any) -> bool:
     """Return whether a SparseTensor has the rows of a graph; each array is compared once.
 
-    It may have them as pointers, as numbers, or both; PyG reads either.
+    It may store rows as pointers, as row numbers, or both; PyG reads either.
     """
     pointers, numbers = storage._rowptr, storage._row
 
@@ -120,7 +120,7 @@ def _has_rows(graph: Graph, storage: Any) -> bool:
 
 
 def _pointers(row: Tensor, num_rows: int) -> Tensor | None:
-    """The bounds of the rows, [num_rows + 1]; None if numbers do not ascend, or are out of range."""
+    """Return the bounds of rows, [num_rows + 1]; None if row numbers do not ascend or are out of range."""
     if row.numel() and (int(row[0]) < 0 or int(row[-1]) >= num_rows or bool((row[1:] < row[:-1]).any())):
         return None
     return torch._convert_indices_from_coo_to_csr(row, num_rows)

@@ -1,4 +1,4 @@
-"""Writes to an index between a forward pass and its backward pass, which autograd reports in PyG."""
+"""Detection of writes to an index between a forward and its backward pass, which autograd reports in PyG."""
 
 from typing import Any
 
@@ -15,21 +15,22 @@ def watch(index: Any, out: Any) -> None:
     of the index, so the gradient would silently belong to the old edges.
 
     Args:
-        index: The edges, or the ends or bounds of entries; anything but a dense tensor is ignored.
-        out: The result over them; a tensor without a history is ignored.
+        index: The edges, or an index or bounds of rows; anything but a dense tensor is ignored.
+        out: The result over the index; a tensor without autograd history is ignored.
 
     Raises:
-        RuntimeError: The index was made in inference mode: torch cannot save it.
+        RuntimeError: The index was made in inference mode, so torch cannot save it.
     """
     if type(index) is not Tensor or index.layout is not torch.strided:
         return
-    # Tensors that pass through hooks, as in activation checkpointing, have no version to compare.
+    # Tensors that pass through saved-tensor hooks, as in activation checkpointing, have no version to
+    # compare.
     if not isinstance(out, Tensor) or out.grad_fn is None or saving_is_watched():
         return
     if index.is_inference():
         out.index_select(0, index[..., :0].flatten())  # raises torch's error
         return
-    # Another tensor object, which stays the same if the user swaps tensors.
+    # This is another tensor object, which stays the same if the user swaps tensors.
     index = index.detach()
     version = index._version
 

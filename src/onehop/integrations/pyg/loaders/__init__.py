@@ -1,6 +1,6 @@
-"""PyG's loaders, which draw with onehop's sampler and divide with its partition.
+"""PyG's loaders under the patch: they draw with onehop's sampler and divide with its partition.
 
-This package may import ``onehop.loaders``, the rows of the patch, the session, refusals and
+This package imports only ``onehop.loaders``, the rows of the patch, the session, refusals and
 :mod:`..operators`, and no other part of :mod:`onehop.integrations.pyg`.
 """
 
@@ -21,6 +21,6 @@ _WITH_ROWS = (neighbours, epochs, hgt, saint, shadow, graph_batches)
 
 
 def rows() -> list[Row]:
-    """The rows of the patch table; registers the operators that draw."""
+    """Return the rows of the patch table; register the operators that draw."""
     register([*draws.OPERATORS, *merging.OPERATORS])
     return [row for module in _WITH_ROWS for row in module.rows()]

@@ -1,7 +1,7 @@
 """The operators of pyg-lib that draw neighbours, on onehop's sampler.
 
-PyG's own loaders do not need them (:mod:`.neighbours` draws for these), but its distributed sampler and
-programs that call ``torch.ops.pyg`` do.
+PyG's own loaders do not need these operators (:mod:`.neighbours` draws for them). PyG's distributed sampler
+and programs that call ``torch.ops.pyg`` use them.
 """
 
 import dataclasses
@@ -33,14 +33,14 @@ class _Graph:
     """The edges that neighbours are drawn from.
 
     Attributes:
-        types: The types of nodes; [None] for a homogeneous graph.
-        ends: By type of edges, the types of the neighbours and of the rows.
-        rowptrs: By type of edges, [rows + 1].
-        cols: By type of edges, [E].
-        fan_outs: By type of edges, the number of neighbours for each hop.
-        node_time: By type of nodes, [N]; empty without times.
-        edge_time: By type of edges, [E]; empty without times.
-        edge_weight: By type of edges, [E]; empty without weights.
+        types: The node types; [None] for a homogeneous graph.
+        ends: By edge type, the node types of the neighbours and of the rows.
+        rowptrs: By edge type, [rows + 1].
+        cols: By edge type, [E].
+        fan_outs: By edge type, the number of neighbours for each hop.
+        node_time: By node type, [N]; empty without times.
+        edge_time: By edge type, [E]; empty without times.
+        edge_weight: By edge type, [E]; empty without weights.
     """
 
     types: Sequence[Any]
@@ -53,7 +53,7 @@ class _Graph:
     edge_weight: Tensors
 
     def drawn(self, seeds: Tensors, seed_time: Tensors | None, choices: Choices) -> Batch:
-        """The batch of seeds, with as many hops as the fan-outs have."""
+        """Draw the batch of some seeds, with as many hops as the fan-outs have."""
         self._check()
         is_temporal = bool(self.node_time or self.edge_time)
         times = times_of(seeds, seed_time, self.node_time) if is_temporal else None
@@ -101,32 +101,32 @@ def neighbor_sample(
     temporal_strategy: str = "uniform",
     return_edge_id: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor | None, list[int], list[int]]:
-    """Draws neighbours around seeds, hop by hop, by torch's generator.
+    """Draws neighbours around seeds, hop by hop, with torch's random number generator.
 
     Args:
         rowptr: [N + 1], int64 or int32: the bounds of each node's neighbours.
         col: [E], of the same dtype: the neighbours.
         seed: [n], of the same dtype.
         num_neighbors: For each hop, how many neighbours of a node are drawn; a negative number means all.
-        node_time: [N], int64: no neighbour is drawn that is later than its seed; None without times.
-        edge_time: [E], int64: no edge is drawn that is later than its seed; None without times.
-        seed_time: [n], int64; None: the times of the nodes.
-        edge_weight: [E], the weights by which edges are drawn; None: all are equally likely.
+        node_time: [N], int64: neighbours later than their seed are not drawn; None without times.
+        edge_time: [E], int64: edges later than their seed are not drawn; None without times.
+        seed_time: [n], int64; None means the times of the nodes.
+        edge_weight: [E], the weights by which edges are drawn; None means that all are equally likely.
         csc: Whether the rows belong to destinations.
         replace: Whether an edge can be drawn again from the same row.
-        directed: Has to be True: the edges of the result are those that were drawn.
-        disjoint: Whether every seed has nodes of its own.
+        directed: Must be True: the edges of the result are the drawn ones.
+        disjoint: Whether the nodes of different seeds are kept separate.
         temporal_strategy: "uniform", or "last" for the latest neighbours.
         return_edge_id: Whether the numbers of the edges are returned.
 
     Returns:
-        Sources and destinations of the edges, [e] each, in the batch's numbers; its nodes, [n], or [n, 2]
-        with the number of the seed first if disjoint; the numbers of the edges, [e], or None; how many nodes
-        and how many edges each hop found.
+        Sources and destinations of the edges, [e] each, in the batch's numbers; the batch's nodes, [n], or,
+        if disjoint, [n, 2] with the seed's number first; the numbers of the edges, [e], or None; and the
+        numbers of nodes and of edges that each hop found.
 
     Raises:
         ArgumentError: Arguments are not as described, or contradict each other.
-        IndexRangeError: A seed or a neighbour is no node.
+        IndexRangeError: A seed or a neighbour is not the number of a node.
     """
     _check_dtypes({"rowptr": rowptr, "col": col, "seed": seed})
     graph = _Graph(
@@ -171,9 +171,9 @@ def hetero_neighbor_sample(
     temporal_strategy: str = "uniform",
     return_edge_id: bool = True,
 ) -> tuple[Any, ...]:
-    """Draws neighbours in a graph of several types; the arguments of :func:`neighbor_sample` by type.
+    """Draws neighbours in a heterogeneous graph; takes the arguments of :func:`neighbor_sample` by type.
 
-    The keys are types of nodes, or types of edges as text, such as "author__writes__paper".
+    The keys are node types, or edge types as strings such as "author__writes__paper".
     """
     if set(rowptr_dict) != set(col_dict):
         raise ArgumentError(
@@ -224,7 +224,7 @@ def dist_neighbor_sample(
     disjoint: bool = False,
     temporal_strategy: str = "uniform",
 ) -> tuple[Tensor, Tensor, list[int]]:
-    """Draws the neighbours of seeds, over one hop; one that is drawn repeatedly is listed each time.
+    """Draws the neighbours of seeds over one hop; a node that is drawn several times is listed each time.
 
     Args:
         rowptr: As in :func:`neighbor_sample`. Neighbours may be of another type than seeds.
@@ -238,12 +238,12 @@ def dist_neighbor_sample(
         csc: Has no effect.
         replace: As in :func:`neighbor_sample`.
         directed: As in :func:`neighbor_sample`.
-        disjoint: Whether the number of the seed is before each node.
+        disjoint: Whether each node is preceded by the number of its seed.
         temporal_strategy: As in :func:`neighbor_sample`.
 
     Returns:
-        The seeds and then the neighbours of each of them, [n + e] or [n + e, 2]; the numbers of the edges,
-        [e]; and n + 1 numbers: where the neighbours of each seed begin among the nodes, and the last ends.
+        The seeds, followed by the neighbours of each seed, [n + e] or [n + e, 2]; the numbers of the edges,
+        [e]; and n + 1 bounds: the begin of each seed's neighbours among the nodes, and the end of the last.
 
     Raises:
         ArgumentError: As :func:`neighbor_sample`.
@@ -264,7 +264,7 @@ def dist_neighbor_sample(
         edge_time=_by_kind("edges", edge_time),
         edge_weight=_by_kind("edges", edge_weight),
     )
-    # Each seed has nodes of its own, so that what is drawn for a seed given twice is independent.
+    # Each seed has separate nodes, so that draws for a seed that is given twice are independent.
     choices = _choices(replace, directed, True, temporal_strategy)
     batch = graph.drawn({"seeds": seed}, None if seed_time is None else {"seeds": seed_time}, choices)
     (source, target), (edges,) = batch.edge_index[0], batch.edges
@@ -292,7 +292,7 @@ def _choices(replace: bool, directed: bool, disjoint: bool, temporal_strategy: s
 
 
 def _rows_of(edge_index: Tensor, csc: bool, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The two rows of edges; they share no memory, which torch forbids to results of an operator."""
+    """Return the two rows of edges as copies, because an operator's results must not share memory."""
     source, target = (numbers.to(dtype, copy=True) for numbers in edge_index)
     return (source, target) if csc else (target, source)
 
@@ -303,7 +303,7 @@ def _nodes_of(batch: Batch, number: int, dtype: torch.dtype) -> Tensor:
 
 
 def _edges_per_hop(batch: Batch) -> list[list[int]]:
-    assert batch.edges_per_hop is not None  # as none are induced
+    assert batch.edges_per_hop is not None  # because the edges are drawn, not induced
     return batch.edges_per_hop
 
 

@@ -1,7 +1,8 @@
-"""Numbers of the batches of PyG's loaders of nodes and links, which give each batch its own random numbers.
+"""Batch numbers for PyG's node and link loaders, which give each batch its own random numbers.
 
-A worker knows its loader's seed, its own number, and, as torch hands out batches in turn, the numbers of its
-batches. Workers that live on after an epoch get a new fetcher from torch for the next one, and count these.
+A worker knows its loader's seed, its own number, and the numbers of its batches, because torch distributes
+batches in turn. Workers that persist after an epoch get a new fetcher from torch for each epoch, and count
+these.
 """
 
 from collections.abc import Callable
@@ -17,12 +18,12 @@ from onehop.integrations.rows import Row, replacing
 from onehop.loaders.keys import drawing_at
 from onehop.loaders.neighbor_sampler import NeighborSampler as OwnSampler
 
-# Attributes that onehop adds to loaders; the second only in workers.
+# The attributes that onehop adds to loaders; the second one only in workers.
 _INHERITED, _EPOCHS = "_onehop_inherited", "_onehop_epochs"
 
 
 def rows() -> list[Row]:
-    """The rows of the patch table."""
+    """Return the rows of the patch table."""
     return [
         replacing(NodeLoader, "__iter__", _iterate),
         replacing(LinkLoader, "__iter__", _iterate),
@@ -31,13 +32,13 @@ def rows() -> list[Row]:
 
 
 class Numbered:
-    """Makes the batches of one epoch in one process; what is drawn for a batch depends on its number.
+    """Makes the batches of one epoch in one process; the draws for a batch depend on its number.
 
     Attributes:
         base: The seed of the loader's iterator.
-        epoch: The number of epochs that began since, before this one.
+        epoch: The number of epochs with this seed before the current one.
         number: The number of the next batch.
-        step: Its distance to the one after it, which is the number of workers.
+        step: The difference between consecutive batch numbers, which is the number of workers.
     """
 
     def __init__(self, collate: Callable[[Any], Any], base: int, epoch: int, number: int, step: int) -> None:
@@ -55,7 +56,7 @@ def _iterate(theirs: Callable[..., Any], loader: Any) -> Any:
     if _is_ours(loader):
         loader.__dict__.setdefault(_INHERITED, Inherited())
     iterator = theirs(loader)
-    # PyG's iterator may wrap torch's, which draws a seed at each beginning, as if for workers.
+    # PyG's iterator may wrap torch's, which draws a seed whenever it starts, even without workers.
     plain = getattr(iterator, "iterator", iterator)
     fetcher = getattr(plain, "_dataset_fetcher", None)
     if fetcher is not None:
@@ -79,7 +80,7 @@ def _create_fetcher(
     collate_fn: Any,
     drop_last: bool,
 ) -> Any:
-    """Begins an epoch in a worker: numbers its batches."""
+    """Begins an epoch in a worker: numbers the worker's batches."""
     worker, loader = get_worker_info(), getattr(collate_fn, "__self__", None)
     if worker is None or not isinstance(loader, NodeLoader | LinkLoader):
         return None

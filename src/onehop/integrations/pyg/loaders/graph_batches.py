@@ -1,8 +1,8 @@
-"""Batches of small graphs from an ``InMemoryDataset``: one copy of each graph's rows for each attribute.
+"""Batches of small graphs from an ``InMemoryDataset``, with one copy of each graph's rows.
 
-PyG cuts each graph of a batch out of the data set, and joins them again. What it joins is in the data set
-already, one graph behind the other, so a batch is the rows of its graphs. Data sets and attributes that are
-unusual in some way are left to PyG.
+PyG slices each graph of a batch out of the data set, and then concatenates the graphs. The data set already
+stores all graphs one after the other, so here a batch is gathered directly from the rows of its graphs. PyG
+handles data sets and attributes that are unusual in some way.
 """
 
 import copy
@@ -26,7 +26,7 @@ from onehop.integrations.pyg.leave import is_plain, need
 from onehop.integrations.rows import Row, replacing
 from onehop.ops.contexts import context_reason, is_memory
 
-# Functions of data sets, data and collaters that have to be PyG's.
+# Functions of data sets, data and collaters that must be PyG's own.
 _OF_SETS = (
     ("__getitem__", Dataset),
     ("indices", Dataset),
@@ -37,7 +37,7 @@ _COLLATE = Collater.__call__
 
 
 def rows() -> list[Row]:
-    """The rows of the patch table."""
+    """Return the rows of the patch table."""
     return [replacing(_MapDatasetFetcher, "fetch", fetch, counted_as="DataLoader")]
 
 
@@ -51,10 +51,10 @@ def fetch(_: Any, fetcher: Any, chosen: Any) -> Batch | None:
     collater = fetcher.collate_fn
     if type(collater) is not Collater or not fetcher.auto_collation or Collater.__call__ is not _COLLATE:
         return None
-    # PyG makes some tensors of a batch on the default device.
+    # PyG would make some tensors of a batch on the default device.
     if torch.get_default_device().type != "cpu":
         return None
-    # A worker writes to shared memory.
+    # In a worker, PyG writes the batch to shared memory.
     if collater.follow_batch or collater.exclude_keys or get_worker_info() is not None:
         return None
     dataset, numbers = _of_subset(fetcher.dataset, chosen)
@@ -68,7 +68,7 @@ def fetch(_: Any, fetcher: Any, chosen: Any) -> Batch | None:
 
 
 def _of_subset(dataset: Any, chosen: Any) -> tuple[Any, list[int]]:
-    """The data set behind torch's subsets, and the numbers there."""
+    """Return the data set behind torch's subsets, and the graphs' numbers in it."""
     need(type(chosen) is list and len(chosen) > 0 and all(type(number) is int for number in chosen))
     while type(dataset) is Subset:
         chosen, dataset = [dataset.indices[number] for number in chosen], dataset.dataset
@@ -76,7 +76,7 @@ def _of_subset(dataset: Any, chosen: Any) -> tuple[Any, list[int]]:
 
 
 def _is_ordinary(dataset: Any) -> bool:
-    """Return whether the data set's own slices alone define its graphs."""
+    """Return whether only the data set's slices define its graphs."""
     kind = type(dataset)
     return (
         isinstance(dataset, InMemoryDataset)
@@ -94,14 +94,14 @@ class _Attribute:
     """An attribute of graphs.
 
     Attributes:
-        name: Its name.
-        values: The values of all graphs, one behind the other.
-        slices: [graphs + 1]: where each graph's values begin.
-        facts: The facts about both that :func:`_facts` returns.
+        name: The attribute's name.
+        values: The values of all graphs, concatenated.
+        slices: [graphs + 1]: the begin of each graph's values, and the end of the last.
+        facts: The result of :func:`_facts` for values and slices.
         dim: The dimension of the rows.
-        increases: Whether they are numbers of nodes.
-        group: Number of the attributes with these slices.
-        rows: The values, for native code.
+        increases: Whether the values are node numbers, which increase from graph to graph in a batch.
+        group: The number of the group of attributes that have these slices.
+        rows: The values in the form for native code.
     """
 
     name: str
@@ -115,7 +115,7 @@ class _Attribute:
 
 
 def _facts(values: Tensor, slices: Tensor) -> tuple[Any, ...]:
-    """The places of an attribute's values and slices, and how often the slices had been written to."""
+    """Return addresses, shapes and layout of values and slices, and the version of the slices."""
     where = values.data_ptr(), slices.data_ptr(), values.shape, slices.shape, values.dtype
     return (*where, values.is_contiguous(), values.requires_grad, slices.is_contiguous(), slices._version)
 
@@ -128,7 +128,8 @@ class _Joined:
         attributes: The attributes, in PyG's order.
         slices: The slices of each group.
         nodes: The group of the attribute that gives the number of nodes.
-        cut: For each graph that PyG has cut out already, its values, verified to share the data set's memory.
+        cut: For each graph that PyG has already sliced out, its values; they were verified to share the data
+            set's memory.
     """
 
     attributes: tuple[_Attribute, ...]
@@ -147,7 +148,7 @@ class _Joined:
         )
 
     def check(self, dataset: Any, numbers: list[int]) -> None:
-        """Leaves numbers of no graph, and graphs that PyG cut out before and that have other values now."""
+        """Raises :class:`Leave` for invalid graph numbers, and if a graph that PyG sliced out has changed."""
         need(min(numbers) >= 0 and max(numbers) < dataset.len())
         cut = vars(dataset).get("_data_list")
         for number in numbers if cut is not None else ():
@@ -160,7 +161,7 @@ class _Joined:
                 self.cut[number] = (*values,)
 
     def _check_cut(self, data: Any, number: int) -> None:
-        """Leaves a graph that is not the data set's memory."""
+        """Raises :class:`Leave` if a sliced graph does not share the data set's memory."""
         need(type(data) is Data and [*data._store] == [attr.name for attr in self.attributes])
         for attr in self.attributes:
             value, whole = data._store[attr.name], attr.values
@@ -171,7 +172,7 @@ class _Joined:
             need(begin == end or value.data_ptr() == first)
 
     def batch(self, numbers: list[int]) -> Batch:
-        """The batch of some graphs, as PyG makes it.
+        """Return the batch of some graphs, as PyG makes it.
 
         Raises:
             Leave: The slices contradict each other.
@@ -204,16 +205,16 @@ class _Joined:
 
 @cache
 def _empty() -> Batch:
-    """An empty batch, made once, because PyG makes a class for each batch that it makes."""
+    """Return an empty batch, made once, because PyG makes a class whenever it makes a batch."""
     return Batch(_base_cls=Data)
 
 
-# By the id of the data of all graphs.
+# The keys are the ids of the data sets' data.
 _known: dict[int, tuple["weakref.ref[Data]", _Joined]] = {}
 
 
 def _joined_by(dataset: Any) -> _Joined:
-    """The attributes of a data set, cached or new.
+    """Return the attributes of a data set, cached or new.
 
     Raises:
         Leave: PyG's code has to run.
@@ -228,7 +229,7 @@ def _joined_by(dataset: Any) -> _Joined:
     for name, bounds in slices.items():
         values = store[name]
         need(is_memory(values) and is_memory(bounds))
-        # Noted before they are read, so that a write meanwhile counts as a later one.
+        # The facts are noted before the values are read, so that a write in between counts as a later write.
         facts = _facts(values, bounds)
         need(values.is_contiguous() and values.dim() > 0)
         need(type(values) is Tensor and not values.requires_grad and "batch" not in name)
@@ -243,7 +244,7 @@ def _joined_by(dataset: Any) -> _Joined:
         need(values.dtype is torch.int64 or not increases)
         rows = _rows(values, bounds, dim)
         attributes.append(_Attribute(name, values, bounds, facts, dim, increases, group, rows))
-    # The first of these gives the number of nodes, as in PyG.
+    # As in PyG, the first attribute with one of these names gives the number of nodes.
     nodes = next((attr.group for attr in attributes if attr.name in N_KEYS), None)
     need(nodes is not None)
     assert nodes is not None
@@ -253,7 +254,7 @@ def _joined_by(dataset: Any) -> _Joined:
 
 
 def _rows(values: Tensor, slices: Tensor, dim: int) -> Any:
-    """An attribute's values for native code."""
+    """Return an attribute's values in the form for native code."""
     rows = native.extension.GraphRows()
     rows.values, rows.slices = values.data_ptr(), slices.data_ptr()
     rows.blocks, rows.rows = math.prod(values.shape[:dim]), values.size(dim)

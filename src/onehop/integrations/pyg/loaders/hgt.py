@@ -1,4 +1,4 @@
-"""PyG's ``HGTLoader``, with nodes drawn layer by layer by onehop where torch-sparse is missing."""
+"""PyG's ``HGTLoader``: onehop draws its nodes layer by layer if torch-sparse is missing."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _ENGINE = "_onehop_layerwise"
 
 
 def rows() -> list[Row]:
-    """The rows of the patch table."""
+    """Return the rows of the patch table."""
     has_sampler = hgt_sampler.WITH_TORCH_SPARSE
     return [
         Row(hgt_sampler, "WITH_TORCH_SPARSE", HasSampler(has_sampler), has_sampler),
@@ -33,7 +33,7 @@ def _sample_from_nodes(_: Any, sampler: Any, inputs: Any) -> HeteroSamplerOutput
     row, col, edge = {}, {}, {}
     for kind, edge_index, numbers in zip(edge_types, batch.edge_index, batch.edges, strict=True):
         row[kind], col[kind] = edge_index[0], edge_index[1]
-        # In the caller's numbers.
+        # Edge numbers are converted to the caller's numbers.
         perm = sampler.perm.get(kind)
         edge[kind] = numbers if perm is None else perm.index_select(0, numbers)
     node = {kind: nodes for kind, nodes in zip(types, batch.nodes, strict=True) if len(nodes)}

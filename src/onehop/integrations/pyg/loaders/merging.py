@@ -1,4 +1,4 @@
-"""The operators of pyg-lib that put together what several processes drew, for PyG's distributed sampler."""
+"""pyg-lib's operators that merge the draws of several processes, for PyG's distributed sampler."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,22 +23,23 @@ def merge_sampler_outputs(
     batch: Tensor | None,
     disjoint: bool,
 ) -> tuple[Tensor, Tensor, Tensor | None, list[int]]:
-    """Puts the neighbours that each part drew into the order of the seeds.
+    """Merges the neighbours that each part drew, in the order of the seeds.
 
     Args:
         node_ids: For each part, its seeds and then their neighbours, as from ``dist_neighbor_sample``.
-        edge_ids: For each part, the numbers of the edges, without any for the seeds.
-        cumsum_neighbors_per_node: For each part, where the neighbours of each seed begin, and the last end.
+        edge_ids: For each part, the numbers of the edges; seeds have no entry.
+        cumsum_neighbors_per_node: For each part, the begin of each seed's neighbours, and the end of the
+            last.
         partition_ids: For each seed, the part that drew for it.
         partition_orders: For each seed, its place among the seeds of that part.
         num_partitions: Number of parts.
-        num_neighbors: Has no effect: the counts say how many there are.
+        num_neighbors: Has no effect, because the bounds contain the numbers of neighbours.
         batch: [seeds]: the tree of each seed; None without trees.
         disjoint: Whether there are trees.
 
     Returns:
-        The neighbours of all seeds, [e]; the numbers of their edges, [e]; their trees, [e], or None; and the
-        number of each seed's neighbours.
+        The neighbours of all seeds, [e]; the numbers of the edges to them, [e]; their trees, [e], or None;
+        and the number of neighbours of each seed.
 
     Raises:
         ArgumentError: The lists contradict each other.
@@ -70,7 +71,7 @@ def merge_sampler_outputs(
     bounds = torch.cat([_integers(of_part) for of_part in cumsum_neighbors_per_node])
     place = _begins(lengths)[part] + order
     counts = bounds[place + 1] - bounds[place]
-    # The first bound of a part is the number of its seeds, for which there are no edges.
+    # The first bound of a part is the number of its seeds, which have no edge entries.
     seeds = bounds[_begins(lengths).clamp(max=max(bounds.numel() - 1, 0))[part]]
     nodes = _taken(node_ids, part, bounds[place], counts)
     edges = _taken(edge_ids, part, bounds[place] - seeds, counts)
@@ -87,16 +88,16 @@ def relabel_neighborhood(
     csc: bool = False,
     disjoint: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """The edges of a batch in its own numbers: seeds first, then neighbours in the order of their drawing.
+    """Return a batch's edges in the batch's numbers: seeds first, then neighbours in drawing order.
 
     Args:
         seed: [n], integers.
         sampled_nodes_with_duplicates: [e], of the same dtype: the neighbours that each node drew.
-        num_sampled_neighbors_per_node: How many neighbours each node of the batch drew, in its order.
+        num_sampled_neighbors_per_node: How many neighbours each node of the batch drew, in the batch's order.
         num_nodes: Number of nodes of the graph.
         batch: [e]: the tree of each neighbour; None without trees.
         csc: Whether the first row of edges holds the neighbours.
-        disjoint: Whether every seed has nodes of its own.
+        disjoint: Whether the nodes of different seeds are kept separate.
 
     Returns:
         Two tensors [e]: the nodes that drew, and their neighbours; or in the other order.
@@ -128,10 +129,10 @@ def hetero_relabel_neighborhood(
     csc: bool = False,
     disjoint: bool = False,
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """The edges of a batch of several types; takes the arguments of :func:`relabel_neighborhood` by type.
+    """Return edges of a heterogeneous batch; takes the arguments of :func:`relabel_neighborhood` by type.
 
     Counts are lists of lists: for each hop, how many neighbours each of its nodes drew. Neighbours of a type
-    are in the order of hops, then of the types of edges.
+    are ordered by hop, then by edge type.
     """
     numbers: dict[str, Tensor] = {}
     trees, first_tree = {}, 0
@@ -151,7 +152,7 @@ def hetero_relabel_neighborhood(
     num_hops = max((len(num_sampled_neighbors_per_node_dict[key]) for key in keys), default=0)
     rows: dict[str, list[Tensor]] = {key: [] for key in keys}
     cols: dict[str, list[Tensor]] = {key: [] for key in keys}
-    # How many nodes of a type drew in the hops before, and how many of its neighbours are numbered.
+    # For each node type: how many nodes drew in earlier hops, and how many neighbours are numbered.
     drawn, used = dict.fromkeys(node_types, 0), dict.fromkeys(node_types, 0)
     for hop in range(num_hops):
         ends = dict(drawn)
@@ -182,7 +183,7 @@ def _numbers(
     num_nodes: int,
     disjoint: bool,
 ) -> Tensor:
-    """The numbers of the drawn nodes, [e], in the order in which they are first met, after the seeds."""
+    """Return the numbers of the drawn nodes, [e]; nodes are numbered by first occurrence, after the seeds."""
     nodes = torch.cat([seed, sampled]).long()
     if disjoint:
         if batch is None or batch.numel() != sampled.numel():
@@ -191,7 +192,7 @@ def _numbers(
                 f"number of its tree, got {'None' if batch is None else batch.numel()}."
             )
         nodes = torch.cat([trees, batch.long()]) * max(num_nodes, 1) + nodes
-    # Numbers of distinct nodes, by the place where each is met first.
+    # Distinct nodes are numbered by the place of their first occurrence.
     distinct, inverse = nodes.unique(return_inverse=True)
     first = torch.full_like(distinct, nodes.numel())
     first.scatter_reduce_(0, inverse, torch.arange(nodes.numel(), device="cpu"), "amin")
@@ -201,7 +202,7 @@ def _numbers(
 
 
 def _taken(parts: Sequence[Tensor], part: Tensor, begin: Tensor, counts: Tensor) -> Tensor:
-    """Consecutive entries of some parts, one run a seed, one behind the other."""
+    """Return one run of consecutive entries of a part for each seed, concatenated."""
     joined, total = torch.cat(list(parts)), int(counts.sum())
     first = _begins(_integers([tensor.numel() for tensor in parts]))[part] + begin
     before = counts.cumsum(0) - counts

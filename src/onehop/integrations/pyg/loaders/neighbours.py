@@ -1,8 +1,9 @@
 """PyG's ``NeighborLoader`` and ``LinkNeighborLoader`` on onehop's sampler.
 
-PyG's ``NeighborSampler`` keeps its graph, its arguments and its way of drawing negative edges. Only the step
-that calls pyg-lib or torch-sparse is replaced, and its constructor no longer refuses to work without them.
-torch-sparse is replaced by default, as it is many times slower, and pyg-lib only on request.
+PyG's ``NeighborSampler`` keeps its graph, its arguments and its way of drawing negative edges. The patch
+replaces only the step that calls pyg-lib or torch-sparse, and lets the constructor run without these
+packages. torch-sparse is replaced by default, because it is many times slower; pyg-lib is replaced only on
+request.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,14 +32,14 @@ from onehop.loading import PATCH
 
 # The attribute that onehop adds to PyG's samplers.
 _ENGINE = "_onehop_engine"
-# Attributes of PyG's samplers that an engine is made of, besides its choices.
+# Attributes of PyG's samplers from which an engine is made, besides its choices.
 _PARTS = ("colptr", "row", "colptr_dict", "row_dict", "node_time", "edge_time", "edge_weight")
 # Flags of torch_geometric.typing that PyG's sampler reads.
 _FLAGS = ("WITH_PYG_LIB", "WITH_EDGE_TIME_NEIGHBOR_SAMPLE", "WITH_WEIGHTED_NEIGHBOR_SAMPLE")
 
 
 def rows() -> list[Row]:
-    """The rows of the patch table."""
+    """Return the rows of the patch table."""
     return [
         Row(neighbor_sampler, "torch_geometric", _Package(), torch_geometric),
         replacing(NeighborSampler, "_sample", _sample, where=draws_neighbours),
@@ -49,7 +50,7 @@ def rows() -> list[Row]:
 
 
 def draws_neighbours() -> bool:
-    """Return whether onehop draws neighbours: by the patch's setting; without one, if there is no pyg-lib."""
+    """Return whether onehop draws neighbours: by the patch's setting; without one, if pyg-lib is missing."""
     return _chosen(otherwise=not has_pyg_lib())
 
 
@@ -66,7 +67,7 @@ def _chosen(otherwise: bool) -> bool:
 
 
 class HasSampler:
-    """A flag of torch-sparse that is true where PyG or onehop can draw."""
+    """A flag for torch-sparse that is true if PyG or onehop can draw."""
 
     def __init__(self, theirs: bool) -> None:
         self._theirs = theirs
@@ -76,7 +77,7 @@ class HasSampler:
 
 
 class _Typing:
-    """``torch_geometric.typing`` for the sampler's module, with flags for what onehop's sampler can do."""
+    """Replaces ``torch_geometric.typing`` in the sampler's module, with flags for onehop's sampler."""
 
     def __getattr__(self, name: str) -> Any:
         flag = getattr(torch_geometric.typing, name)
@@ -84,7 +85,7 @@ class _Typing:
 
 
 class _Package:
-    """``torch_geometric`` for the sampler's module."""
+    """Replaces ``torch_geometric`` in the sampler's module."""
 
     typing = _Typing()
 
@@ -93,7 +94,7 @@ class _Package:
 
 
 def numbered_by_caller(kind: type, ours: Callable[[], bool]) -> Row:
-    """The row of a sampler's ``edge_permutation``: None where ours draws, which has the caller's numbers."""
+    """Return the row for ``edge_permutation``, which is None if onehop draws: edges are then renumbered."""
     theirs: property = vars(kind)["edge_permutation"]
 
     def edge_permutation(self: Any) -> Any:
@@ -105,14 +106,14 @@ def numbered_by_caller(kind: type, ours: Callable[[], bool]) -> Row:
 def relations_of(
     sampler: Any, types: Sequence[Any], edge_types: Sequence[Any], fan_outs: Mapping[Any, Sequence[int]]
 ) -> tuple[list[int], list[Relation]]:
-    """The number of nodes of each type of a PyG sampler's graph, and its relations.
+    """Return the number of nodes of each type of a PyG sampler's graph, and the graph's relations.
 
     Args:
         sampler: A ``NeighborSampler`` or ``HGTSampler``.
-        types: The types of nodes; [None] for a homogeneous graph.
-        edge_types: The types of edges; [None] for a homogeneous graph.
-        fan_outs: The neighbours that each hop draws, by the sampler's key of the edge type. Any negative
-            number means all, as in PyG.
+        types: The node types; [None] for a homogeneous graph.
+        edge_types: The edge types; [None] for a homogeneous graph.
+        fan_outs: The number of neighbours that each hop draws, by the sampler's key of the edge type. As in
+            PyG, a negative number means all.
 
     Raises:
         ArgumentError: Weights or times are not as expected.
@@ -121,7 +122,7 @@ def relations_of(
     node_times, edge_times, weights = (
         by_type(getattr(sampler, name, None)) for name in ("node_time", "edge_time", "edge_weight")
     )
-    # The types of both ends, and the key: the sampler's dictionaries have edge types as text.
+    # The node types of both ends, and the key: the sampler's dictionaries have edge types as strings.
     ends = [
         (None,) * 3 if kind is None else (kind[0], kind[2], sampler.to_rel_type[kind]) for kind in edge_types
     ]
@@ -131,7 +132,7 @@ def relations_of(
         counts[dst] = min(counts.get(dst, rows), rows)
     for kind in types:
         if kind not in counts:
-            # No edges end there, so its nodes are never drawn from.
+            # No edges end in this type, so nothing is drawn from its nodes.
             counts[kind] = getattr(sampler, "num_nodes", {}).get(kind, MOST_NODES)
     relations = []
     for kind, (src, dst, key) in zip(edge_types, ends, strict=True):
@@ -147,7 +148,7 @@ def relations_of(
             Relation(
                 name="edge_index" if kind is None else f"edge_index of {kind}",
                 rowptr=rowptrs[key].long().contiguous(),
-                # Native code reads 32 and 64 bits.
+                # Native code reads integers of 32 and 64 bits.
                 col=(col if col.dtype in (torch.int32, torch.int64) else col.long()).contiguous(),
                 src=types.index(src),
                 dst=types.index(dst),
@@ -161,13 +162,13 @@ def relations_of(
 
 
 def _arrays(sampler: Any, name: str) -> dict[Any, Tensor]:
-    """An array of a PyG sampler's graph, by type."""
+    """Return an array of a PyG sampler's graph, by type."""
     by_kind = getattr(sampler, f"{name}_dict", None)
     return by_type(getattr(sampler, name) if by_kind is None else by_kind)
 
 
 def by_type(tensors: Any) -> dict[Any, Tensor]:
-    """Tensors by type; a tensor of a homogeneous graph has type None."""
+    """Return tensors by type; a tensor of a homogeneous graph has the type None."""
     if tensors is None:
         return {}
     return tensors if isinstance(tensors, dict) else {None: tensors}
@@ -176,7 +177,7 @@ def by_type(tensors: Any) -> dict[Any, Tensor]:
 def _sample(_: Any, sampler: Any, seed: Any, seed_time: Any = None, **others: Any) -> Any:
     """Draws for ``NeighborSampler._sample``."""
     is_hetero = isinstance(seed, dict)
-    # As PyG does, whose BidirectionalNeighborSampler has empty seeds of floats.
+    # As in PyG: BidirectionalNeighborSampler passes empty seeds as floats.
     seeds = {kind: nodes.long() for kind, nodes in (seed if is_hetero else {None: seed}).items()}
     types: list[Any] = list(sampler.node_types) if is_hetero else [None]
     edge_types: list[Any] = list(sampler.edge_types) if is_hetero else [None]
@@ -196,7 +197,7 @@ def _sample(_: Any, sampler: Any, seed: Any, seed_time: Any = None, **others: An
     for number, kind in enumerate(edge_types):
         if perm.get(kind) is not None:
             batch.edges[number] = perm[kind].index_select(0, batch.edges[number])
-    # In the dtype of the sampler's graph, as pyg-lib returns it.
+    # The results have the dtype of the sampler's graph, as in pyg-lib.
     dtype = next((t.dtype for t in _arrays(sampler, "colptr").values()), torch.int64)
     if dtype != torch.int64:
         lists = ("nodes", "edge_index", "edges", *(() if batch.trees is None else ("trees",)))
@@ -206,7 +207,7 @@ def _sample(_: Any, sampler: Any, seed: Any, seed_time: Any = None, **others: An
         edge_types = [sampler.to_restored_edge_type[kind] for kind in edge_types]
     out: Any = heterogeneous(batch, types, edge_types) if is_hetero else homogeneous(batch)
     if session.now.settings.sampler is None and torch_geometric.typing.WITH_TORCH_SPARSE:
-        # Batches have the fields that torch-sparse gives them.
+        # The batch gets the same fields as with torch-sparse.
         out.num_sampled_nodes = out.num_sampled_edges = None
     if is_backward:
         out.row, out.col = out.col, out.row
@@ -214,7 +215,7 @@ def _sample(_: Any, sampler: Any, seed: Any, seed_time: Any = None, **others: An
 
 
 class _EngineRecord(NamedTuple):
-    """An engine with the choices, fan-outs and tensors that it was made from."""
+    """An engine, with the choices, fan-outs and tensors from which it was made."""
 
     arguments: Any
     parts: tuple[Any, ...]
@@ -222,7 +223,7 @@ class _EngineRecord(NamedTuple):
 
 
 def _engine_of(sampler: Any, types: list[Any], edge_types: list[Any]) -> Engine:
-    """The engine of a sampler, made again if one of the sampler's arguments has changed since."""
+    """Return the engine of a sampler; it is made again if one of the sampler's arguments has changed."""
     is_hetero = types != [None]
     mapped = sampler.num_neighbors.get_mapped_values(sampler.edge_types if is_hetero else None)
     fan_outs = mapped if is_hetero else {None: mapped}
@@ -272,20 +273,20 @@ def _filter_edge_store(
     *args: Any,
     **kwargs: Any,
 ) -> Any:
-    """Keeps the drawn ``edge_index`` itself, whose graph is known, where PyG would stack its rows again."""
+    """Keeps the drawn ``edge_index``, whose graph is known; PyG would stack its rows into a new tensor."""
     drawn = edge_index_of(row, col)
     if drawn is None or "edge_index" not in store or not store.edge_index.is_cpu:
         return None
     theirs(store, out_store, row, col, *args, **kwargs)
     out_store.edge_index = drawn
-    return out_store  # PyG ignores it; None would run theirs again.
+    return out_store  # PyG ignores the result, but None would run PyG's function again.
 
 
 class Inherited:
-    """An attribute of samplers that patches a spawned process. Forked processes are patched already."""
+    """An attribute of samplers that patches spawned processes; forked processes are patched already."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles the call of ``patch`` for a process that is being spawned, and nothing otherwise."""
+        """Pickles a call of ``patch`` if a process is being spawned, and nothing otherwise."""
         if get_spawning_popen() is None or session.now.selection is None:
             return (Inherited, ())
         return (_patched, (PATCH.provided, session.now.settings.sampler))

@@ -1,7 +1,7 @@
 """PyG's GraphSAINT samplers and ``ClusterData`` without torch-sparse.
 
-The samplers get the part of ``SparseTensor`` that they use, and ``ClusterData`` gets onehop's partition
-instead of METIS.
+The samplers use a class with the methods of ``SparseTensor`` that they need, and ``ClusterData`` uses
+onehop's partition instead of METIS.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from onehop.loaders.walks import random_walk
 
 
 class Adjacency:
-    """A sparse matrix, sorted by row and then by column, with the methods of ``SparseTensor`` in use.
+    """A sparse matrix, sorted by row and column, with the methods of ``SparseTensor`` that PyG calls.
 
     Args:
         row: [E], int64.
@@ -35,31 +35,31 @@ class Adjacency:
 
     @property
     def storage(self) -> "Adjacency":
-        """Return itself, which has the arrays."""
+        """Return the matrix itself, which has the arrays."""
         return self
 
     def row(self) -> Tensor:
-        """The row of each entry, [E]."""
+        """Return the row of each entry, [E]."""
         return self._row
 
     def value(self) -> Tensor:
-        """The value of each entry, [E]."""
+        """Return the value of each entry, [E]."""
         return self._value
 
     def rowcount(self) -> Tensor:
-        """The number of entries of each row."""
+        """Return the number of entries of each row."""
         return self._counts
 
     def colcount(self) -> Tensor:
-        """The number of entries of each column."""
+        """Return the number of entries of each column."""
         return torch.bincount(self._col, minlength=self._sizes[1])
 
     def coo(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Rows, columns and values, [E] each."""
+        """Return rows, columns and values, [E] each."""
         return self._row, self._col, self._value
 
     def random_walk(self, start: Tensor, walk_length: int) -> Tensor:
-        """Walks from rows to columns, by torch's generator; a walk stays at a row without entries.
+        """Draws walks from rows to columns with torch's generator; a walk stays at a row without entries.
 
         Args:
             start: [n], int64.
@@ -72,7 +72,7 @@ class Adjacency:
         return random_walk(rowptr, self._col, start, walk_length)
 
     def saint_subgraph(self, nodes: Tensor) -> tuple["Adjacency", Tensor]:
-        """The entries between some nodes, with rows and columns numbered by position in ``nodes``.
+        """Return the entries between some nodes; rows and columns are numbered by position in ``nodes``.
 
         Args:
             nodes: [n], int64, distinct.
@@ -94,7 +94,7 @@ class Adjacency:
 
 
 def rows() -> list[Row]:
-    """The rows of the patch table."""
+    """Return the rows of the patch table."""
     theirs: Any = graph_saint.SparseTensor
 
     def adjacency(**arguments: Any) -> Any:
@@ -107,8 +107,8 @@ def rows() -> list[Row]:
 
 
 def _metis(_: Any, clusters: Any, edge_index: Tensor, num_nodes: int) -> Tensor:
-    """Divides for ``ClusterData._metis``: the part of each node, [num_nodes]."""
-    # Imported here, because it loads onehop.distributed, which few users of clusters need.
+    """Replaces ``ClusterData._metis``: return the part of each node, [num_nodes]."""
+    # The import is here because it loads onehop.distributed, which few programs need.
     from onehop.distributed.partition import partition
 
     graph = Graph.from_edge_index(edge_index, num_nodes)

@@ -1,7 +1,7 @@
 """PyG's ``ShaDowKHopSampler`` without torch-sparse: a small graph around each node, with all of its edges.
 
-Unlike in torch-sparse, a node that is met again is not drawn from again, and with ``replace=True`` a node's
-neighbours can be drawn repeatedly also where there are fewer than ``num_neighbors``.
+In contrast to torch-sparse, neighbours of a node are drawn only once even if the node occurs again, and with
+``replace=True``, neighbours can be drawn repeatedly even if a node has fewer than ``num_neighbors``.
 """
 
 from dataclasses import dataclass
@@ -20,18 +20,18 @@ from onehop.loaders.keys import drawn_key
 from onehop.loaders.neighbor_sampler import arrays_of
 from onehop.loaders.relation import Relation
 
-# Attributes of the data that a batch does not take over.
+# Attributes of the data that are not copied to a batch.
 _NOT_TAKEN = ("edge_index", "adj_t", "num_nodes", "batch", "ptr")
 
 
 def rows() -> list[Row]:
-    """The rows of the patch table."""
+    """Return the rows of the patch table."""
     theirs: Any = shadow.SparseTensor
 
     def edges(**arguments: Any) -> Any:
         return Edges(**arguments) if needed() else theirs(**arguments)
 
-    # A loader holds this function, and keeps on drawing after the patch.
+    # A loader keeps a reference to this function, and continues to draw after the patch has ended.
     with building.set(Part(on=True)):
         collating = replacing(ShaDowKHopSampler, "__collate__", _collate)
     return [
@@ -42,12 +42,12 @@ def rows() -> list[Row]:
 
 
 class Edges:
-    """The edges of a loader, with the methods of ``SparseTensor`` that its constructor calls.
+    """The edges of a loader, with the methods of ``SparseTensor`` that the loader's constructor calls.
 
     Args:
         row: [E], int64: sources.
         col: [E], int64: destinations.
-        value: Unused: the graph knows the number of each edge.
+        value: Not used, because the graph stores the number of each edge.
         sparse_sizes: (number of nodes, number of nodes).
     """
 
@@ -58,15 +58,15 @@ class Edges:
         self._inherited = Inherited()
 
     def t(self) -> "Edges":
-        """Return itself: its rows are destinations already."""
+        """Return the object itself, because its rows are already destinations."""
         return self
 
     def sparse_size(self, _: int) -> int:
-        """The number of nodes."""
+        """Return the number of nodes."""
         return self.num_nodes
 
     def engine(self, depth: int, num_neighbors: int, replace: bool) -> Engine:
-        """The engine for these arguments of the loader."""
+        """Return the engine for these arguments of the loader."""
         choices = Choices(depth, replace, disjoint=True, induced=True)
         fan_out = (num_neighbors,) * depth
         engine = self._engine
@@ -77,14 +77,14 @@ class Edges:
 
 
 def _collate(_: Any, loader: Any, chosen: list[int]) -> Batch | None:
-    """The batch of some nodes, for ``ShaDowKHopSampler.__collate__``; None for edges of torch-sparse."""
+    """Replaces ``ShaDowKHopSampler.__collate__``: return a batch; None if edges are of torch-sparse."""
     edges = loader.adj_t
     if not isinstance(edges, Edges):
         return None
     around = _around(edges, torch.tensor(chosen, device="cpu"), loader)
     batch = Batch(batch=around.batch, ptr=around.ptr)
     batch.root_n_id, batch.edge_index = around.root_n_id, around.edge_index
-    # As in PyG, where the number of rows tells what an attribute belongs to.
+    # As in PyG, the number of rows decides whether an attribute belongs to nodes or edges.
     num_nodes, num_edges = loader.data.num_nodes, loader.data.num_edges
     for name, value in loader.data:
         if name in _NOT_TAKEN:
@@ -102,13 +102,13 @@ def _collate(_: Any, loader: Any, chosen: list[int]) -> Batch | None:
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """The graphs around some nodes, one behind the other.
+    """The graphs around some root nodes, concatenated.
 
     Attributes:
-        n_id: [n]: their nodes, ascending in each graph.
-        batch: [n]: the graph of each.
-        ptr: [graphs + 1]: where the nodes of each graph begin.
-        root_n_id: [graphs]: the places of the nodes that they are around.
+        n_id: [n]: the nodes, ascending in each graph.
+        batch: [n]: the graph of each node.
+        ptr: [graphs + 1]: the begin of each graph's nodes, and the end of the last.
+        root_n_id: [graphs]: the positions of the root nodes.
         edge_index: [2, e], sorted by source, then by destination.
         e_id: [e]: the caller's number of each edge.
     """

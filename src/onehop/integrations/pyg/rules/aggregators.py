@@ -1,7 +1,7 @@
-"""Reduction of messages: PyG's aggregation modules, on the rows of a block's graph.
+"""PyG's aggregation modules on blocks of messages.
 
 A block holds complete destination rows, so reducing block by block gives the same result. The formulas are
-PyG's, on onehop's reductions.
+PyG's, computed with onehop's reductions.
 """
 
 from collections.abc import Callable
@@ -16,23 +16,23 @@ from onehop.compiler.values import Read
 from onehop.integrations.pyg.leave import LEFT_TO_PYG
 from onehop.integrations.rows import is_own
 
-# The reduction that an aggregation module computes, by its exact class.
+# The reduction of an aggregation module, by its exact class.
 REDUCTIONS: dict[Any, str] = {
     aggr.SumAggregation: "sum",
     aggr.MeanAggregation: "mean",
     aggr.MaxAggregation: "max",
     aggr.MinAggregation: "min",
 }
-# Their methods ``forward``, by the reduction; None where another library has replaced one.
+# The ``forward`` methods of these classes, by reduction; None if another library has replaced the method.
 FORWARDS = {name: kind.forward if is_own(kind.forward) else None for kind, name in REDUCTIONS.items()}
 
 _SCALERS = {"identity", "amplification", "attenuation", "linear", "inverse_linear"}
-# Ways to combine several aggregations that treat each row on its own.
+# Modes of combining several aggregations that treat each row separately.
 _DENSE = ("cat", "sum", "mean", "max", "min", "logsumexp", "std", "var", "proj")
 
 
 def aggregator_reason(module: Any) -> str | None:
-    """Return why messages cannot be reduced row by row as this module does; None if they can."""
+    """Return why this module cannot reduce messages block by block; None if it can."""
     kind = type(module)
     if kind not in _ROWS:
         return f"its aggregation is {kind.__name__}, which onehop does not know"
@@ -49,13 +49,13 @@ def aggregator_reason(module: Any) -> str | None:
 
 
 def linear_reduction(module: Any) -> str | None:
-    """The module's reduction if it is "sum" or "mean", so that rows may be cut; None for other modules."""
+    """Return the module's reduction if it is "sum" or "mean", so that rows may be split; else None."""
     reduce = REDUCTIONS.get(type(module))
     return reduce if reduce in ("sum", "mean") else None
 
 
 def name_of(module: Any) -> str:
-    """The name that ``explain`` shows."""
+    """Return the name of a module that ``explain`` shows."""
     kind = type(module)
     if kind is aggr.MultiAggregation:
         return f"[{', '.join(map(name_of, module.aggrs))}]"
@@ -65,21 +65,21 @@ def name_of(module: Any) -> str:
 
 
 def reduce(rows: Rows, module: Any, semi: bool | None = None) -> Tensor:
-    """Reduces messages as an aggregation module does: [rows, ...].
+    """Reduces messages as an aggregation module does; the result is [rows, ...].
 
     Args:
         rows: The messages.
         module: The module.
-        semi: Whether half a gradient is requested; None leaves it to the module.
+        semi: Whether the module's ``semi_grad`` is on; None means the module's own setting.
     """
     return _ROWS[type(module)](rows, module, semi)
 
 
 def simple_parts(module: Any) -> tuple[set[str], list[Any]] | None:
-    """Return the reductions of :data:`onehop.messages.REDUCTIONS` that a module is made of.
+    """Return the reductions of :data:`onehop.messages.REDUCTIONS` that a module consists of.
 
-    The second part lists the modules in it that weight messages by a softmax of the messages. Returns None if
-    the module needs other reductions.
+    The second entry lists the contained modules that weight messages by a softmax of the messages. The result
+    is None if the module needs other reductions.
     """
     kind = type(module)
     if kind in REDUCTIONS:
@@ -104,7 +104,7 @@ def simple_parts(module: Any) -> tuple[set[str], list[Any]] | None:
 
 
 def weights_reason(message: Read, module: Any) -> str | None:
-    """Return why a softmax of messages is not compiled; None if it is."""
+    """Return why a module's softmax of messages cannot be compiled; None if it can."""
     t = module.t
     if not isinstance(t, Tensor):
         return None if isinstance(t, int | float) else "its softmax has a factor of a type that is not known"
@@ -145,7 +145,7 @@ def _powermean(rows: BlockRows, module: Any, semi: bool | None) -> Tensor:
         p = p.view(-1, module.channels)
     if isinstance(p, int | float) and p == 1:
         return rows.reduced("mean")
-    # PyG 2.6 has the limits fixed.
+    # In PyG 2.6, the limits are constants.
     least, most = getattr(module, "min_value", 0), getattr(module, "max_value", 100)
     powers = x.clamp(min=least, max=most).pow(p)
     means = rows.of(powers, "mean")
@@ -153,7 +153,7 @@ def _powermean(rows: BlockRows, module: Any, semi: bool | None) -> Tensor:
 
 
 def _theirs(rows: BlockRows, module: Any, semi: bool | None) -> Tensor:
-    """PyG's own module, on the block's rows."""
+    """Runs PyG's own module on the block's rows."""
     degrees = rows.graph.in_degrees
     index = torch.repeat_interleave(degrees, output_size=rows.graph.num_edges)
     out: Tensor = module(rows.messages, index, dim_size=rows.graph.num_dst, dim=0)
@@ -164,7 +164,7 @@ def _several(rows: Rows, module: Any, semi: bool | None) -> Tensor:
     if module.fused_aggr is None or rows.dims != 2:
         outs = [reduce(rows, one) for one in module.aggrs]
     else:
-        # PyG fuses some of them; one fused module that requests half a gradient decides for all of these.
+        # PyG fuses some of the modules; if one fused module has semi_grad, it applies to all fused ones.
         half = module.fused_aggr.semi_grad
         outs = [
             reduce(rows, one, half if fused else None)

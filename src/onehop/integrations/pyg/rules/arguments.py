@@ -1,4 +1,4 @@
-"""Arguments of a layer's own message and update, as PyG collects them."""
+"""The arguments of a layer's own message and update, as PyG collects them."""
 
 import inspect
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _UNKNOWN = ("adj_t", "size")
 
 
 class Arguments:
-    """The arguments of a message as PyG collects them, and the tensors behind them.
+    """The arguments of a message as PyG collects them, and the tensors that they are made from.
 
     Attributes:
         arguments: The arguments in the order of the parameters.
@@ -38,7 +38,7 @@ class Arguments:
         if name in _UNKNOWN or (name == "ptr" and not ptr_is_none):
             raise Leave(asks_for(name))
         if name == BOTH_NUMBERS:
-            # PyG passes the edge_index that propagate got; a matrix is none.
+            # PyG passes the edge_index that propagate got; a matrix is not an edge_index.
             need(self._edges.is_list and ptr_is_none, asks_for(name))
             forwards = self._edges.forwards
             kind = Kind.SOURCE_ABOVE_TARGET if forwards else Kind.TARGET_ABOVE_SOURCE
@@ -46,7 +46,7 @@ class Arguments:
         elif name in EDGE_NUMBERS:
             self.arguments.append(numbered(name))
         elif name == "ptr" or name in SIZES:
-            # Sizes are known only when all operands have been looked at.
+            # Sizes are known only after all operands have been read.
             self.arguments.append(Argument(name, Kind.VALUE))
         elif name.endswith(("_i", "_j")):
             if name[:-2] not in self._kwargs:
@@ -64,7 +64,7 @@ class Arguments:
             self.arguments.append(Argument(name, kind, position(value, self.operands)))
 
     def _lift(self, name: str, operand: Any) -> None:
-        """Notes an argument that has a row of a node for every edge."""
+        """Notes an argument that has a node's row for every edge."""
         edges, sends = self._edges, name.endswith("_j")
         side = edges.sending if sends else 1 - edges.sending
         if isinstance(operand, tuple | list):
@@ -106,15 +106,15 @@ def _check_operand(tensor: Tensor) -> None:
 def update_arguments(
     parameters: Sequence[inspect.Parameter], kwargs: dict[str, Any], counts: tuple[int, int]
 ) -> dict[str, Any]:
-    """Collects the arguments of ``update``, besides its first, as PyG does.
+    """Collects the arguments of ``update`` except the first, as PyG does.
 
     Args:
         parameters: The parameters of ``update``.
         kwargs: The operands of ``propagate``, by name.
-        counts: The numbers of nodes that send, and that receive.
+        counts: The numbers of sending and of receiving nodes.
 
     Raises:
-        Leave: A parameter is one that onehop does not collect.
+        Leave: onehop does not collect one of the parameters.
     """
     values = dict(kwargs, size_i=counts[1], dim_size=counts[1], size_j=counts[0])
     arguments = {}

@@ -1,6 +1,6 @@
-"""Messages of attention: one operator where it fits, else a weighted sum for each head.
+"""Messages of attention: one operator if it fits, else a weighted sum for each head.
 
-Rules may make numbers for each edge and head, but no rows for each edge.
+Rules may compute one number for each edge and head, but no feature row for each edge.
 """
 
 import math
@@ -26,7 +26,7 @@ SCORED = "source * softmax of scores for each head"
 
 @rule("GATConv", "GATv2Conv", divides=True, few=True, x=Pair(3), alpha=GIVEN)
 def weights_of_heads(call: Call, x: tuple[Tensor | None, Tensor | None], alpha: Any) -> Plan:
-    """GAT and GATv2: the sources' features times the weights of the heads."""
+    """GATConv and GATv2Conv: the sources' features times the weights of the heads."""
     source, edges = x[0], call.edges
     if source is None:
         raise Leave(LEFT_TO_PYG)
@@ -77,7 +77,7 @@ def _gat(call: Call, pending: Pending, source: Tensor, target: Tensor | None) ->
     for score, rows in ((of_source, num_src), (of_target, num_dst)):
         need(is_feature(call, score, 2) and score.shape == (rows, heads) and score.dtype is dtype)
     dtype = widened(source, dtype)
-    # Under autocast the scores are wider than the features, and widen the messages.
+    # Under autocast, the scores have a wider dtype than the features, and the messages get the wider dtype.
     need(torch.promote_types(source.dtype, dtype) is dtype)
     features = operands["edge_attr"]
     extra = None if features is None else edge_score(layer, features, call.edges.count, of_source)
@@ -118,7 +118,7 @@ def _gatv2(call: Call, pending: Pending, source: Tensor, target: Tensor | None) 
     )
 
 
-# By the kind of weights: the fused plan, and the operands that it needs from ``edge_updater``.
+# For each kind of weights: the fused plan, and the operands that it needs from ``edge_updater``.
 _FUSED = {"gat": (_gat, {"alpha", "edge_attr", "size"}), "gatv2": (_gatv2, {"x", "edge_attr"})}
 
 
@@ -156,7 +156,7 @@ def transformer(call: Call, query: Tensor, key: Tensor, value: Tensor, features:
 
 @rule("AGNNConv", x=Rows(2, BOTH), x_norm=GIVEN)
 def agnn(call: Call, x: Tensor, direction: Any) -> Plan:
-    """AGNNConv: dot products of directions."""
+    """AGNNConv: dot products of normalised features."""
     layer = call.layer
     alike(x, x.dtype, direction, layer.beta)
     need(call.reduce == "sum" and direction.shape == x.shape and layer.beta.numel() == 1)
@@ -170,10 +170,11 @@ def agnn(call: Call, x: Tensor, direction: Any) -> Plan:
 
 @rule("SuperGATConv", needs=("get_attention",), x=Rows(3, BOTH))
 def supergat(call: Call, x: Tensor) -> Plan:
-    """SuperGATConv: dot products of the features themselves, or times a sigmoid of them."""
+    """SuperGATConv: scaled dot products of features, or GAT's scores times a sigmoid of the products."""
     layer, edges, backend = call.layer, call.edges, call.backend
     parameters = [att for att in (layer.att_l, layer.att_r) if att is not None]
-    # Under autocast the features are narrower than these, which widen the messages.
+    # Under autocast, the parameters have a wider dtype than the features, and the messages get the wider
+    # dtype.
     dtype = torch.promote_types(x.dtype, parameters[0].dtype) if parameters else x.dtype
     alike(x, dtype, *parameters)
     dtype = widened(x, dtype)
@@ -220,14 +221,15 @@ def fa(call: Call, x: Tensor, scores: tuple[Tensor | None, Tensor | None], edge_
 
 @rule("HGTConv", first="k", k=Rows(3, SOURCE), q=Rows(3, TARGET), v=Rows(3, SOURCE), edge_attr=PerEdge(2))
 def hgt(call: Call, key: Tensor, query: Tensor, value: Tensor, factor: Tensor) -> Plan:
-    """HGTConv: dot products of queries and keys, times a factor of the edge's type, and their softmax."""
+    """HGTConv: the softmax of dot products of queries and keys times a factor of the edge's type."""
     layer, backend = call.layer, call.backend
     alike(query, query.dtype, key, value)
     heads, columns = key.shape[1:]
     need(query.shape[1:] == value.shape[1:] == key.shape[1:] and call.reduce == "sum")
     need(heads == layer.heads and heads * columns == layer.out_channels and factor.size(1) == heads)
     need(factor.dtype is key.dtype or autocasts(key))
-    # Under autocast the factors are wider than the keys, and widen scores and messages.
+    # Under autocast, the factors have a wider dtype than the keys, and scores and messages get the wider
+    # dtype.
     dtype = torch.promote_types(widened(key, key.dtype), factor.dtype)
     graph = call.edges.graph()
 

@@ -1,4 +1,4 @@
-"""Edge features of attention layers, multiplied by a layer's ``lin_edge``, edge by edge where that pays."""
+"""Products of edge features with an attention layer's ``lin_edge``, edge by edge if that is faster."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,10 +17,10 @@ Projection = Tensor | tuple[Tensor, Tensor]
 
 
 def edge_score(layer: Any, features: Any, edges: int, like: Tensor) -> Callable[[], Tensor] | None:
-    """Prepares the part of GATConv's score that the edges' features give: [E, H]; None if there is none.
+    """Prepares the part of GATConv's score that comes from edge features, [E, H]; None without features.
 
-    The score of head h is ``att_edge[h] . (W_h f)``, which is ``(W_h^T att_edge[h]) . f``: a product with K
-    numbers an edge and head instead of a row of H * C.
+    The score of head h is ``att_edge[h] . (W_h f)``, which equals ``(W_h^T att_edge[h]) . f``: a product with
+    K numbers for each edge and head, instead of a row of H * C numbers for each edge.
 
     Raises:
         Leave: PyG's code has to run.
@@ -39,7 +39,7 @@ def edge_score(layer: Any, features: Any, edges: int, like: Tensor) -> Callable[
         summed: Tensor = (weight.view(heads, width, -1) * layer.att_edge.view(heads, width, 1)).sum(1)
         if not lowers(rows):
             return rows @ summed.t()
-        # PyG's score is a sum of products, which autocast leaves alone.
+        # PyG's score is a sum of elementwise products, whose dtype autocast does not change.
         with torch.autocast(rows.device.type, enabled=False):
             return rows @ summed.t()
 
@@ -49,21 +49,21 @@ def edge_score(layer: Any, features: Any, edges: int, like: Tensor) -> Callable[
 def edge_rows(
     layer: Any, features: Any, edges: int, like: Tensor, widen_vectors: bool = True
 ) -> Callable[[], Projection] | None:
-    """Prepares the product of the edges' features with ``lin_edge``, for a score that needs all of it.
+    """Prepares the product of the edges' features with ``lin_edge``, for scores that need all of it.
 
-    A kernel multiplies each edge's features in every sweep, and stores nothing. That pays for few columns. If
-    there are many, a library multiplies the features of all edges at once, as PyG does, if the product is no
-    larger than the features or fits a cache.
+    A kernel can multiply each edge's features in every sweep, and store nothing. That is fast for few
+    columns. For many columns, a library multiplies the features of all edges at once, as PyG does, if the
+    product is no larger than the features or fits a cache.
 
     Args:
         layer: An attention layer.
         features: [E, K] or, with ``widen_vectors``, [E].
         edges: E, the number of edges.
-        like: The nodes' features, whose dtype and device these must have.
+        like: The nodes' features; the edges' features must have their dtype and device.
         widen_vectors: Whether the layer takes [E] for [E, 1].
 
     Returns:
-        As :func:`projected`; features of many columns are multiplied before.
+        See :func:`projected`; the result may also be the product if features have many columns.
 
     Raises:
         Leave: PyG's code has to run.
@@ -94,13 +94,13 @@ def projected(
         layer: An attention layer.
         features: [E, K] or, with ``widen_vectors``, [E].
         edges: E, the number of edges.
-        like: The nodes' features, whose dtype and device these must have.
+        like: The nodes' features; the edges' features must have their dtype and device.
         widen_vectors: Whether the layer takes [E] for [E, 1].
 
     Returns:
-        A function that returns the features and the weights of a plain ``lin_edge``, to be multiplied edge by
-        edge in a kernel, or the product [E, H, C] of one that has hooks or was replaced. None if there are no
-        features.
+        A function. For a plain ``lin_edge``, it returns the features and the weight, which a kernel
+        multiplies edge by edge. If ``lin_edge`` has hooks or was replaced, it returns the product, [E, H, C].
+        None if there are no features.
 
     Raises:
         Leave: PyG's code has to run.
@@ -124,23 +124,24 @@ def projected(
     need(weight.shape == (heads * width, matrix.size(1)) and _fits(weight, dtype, lowered))
     if matrix.requires_grad:
         return lambda: (matrix.to(dtype), weight.to(dtype))
-    # The kernel saves the weight for other gradients; PyG's product of constant features does not, so that an
-    # optimiser may change it before the backward pass. What is saved is a copy, to which gradients pass on.
+    # The kernel saves the weight for other gradients. PyG's product of constant features does not save it, so
+    # an optimiser may change the weight before the backward pass. Therefore the kernel gets a differentiable
+    # copy.
     return lambda: (matrix.to(dtype), weight.to(dtype, copy=True))
 
 
 def _is_traced(tensor: Any) -> bool:
-    """Return whether a tensor represents a plain one while a program is traced."""
+    """Return whether a tensor stands for a plain tensor while a program is traced."""
     return type(tensor) in TRACED and compiling()
 
 
 def _fits(tensor: Tensor, dtype: torch.dtype, lowered: bool) -> bool:
-    """Return whether a tensor is of a dtype, or autocast converts it anyway."""
+    """Return whether a tensor has the dtype, or autocast converts it anyway."""
     return tensor.dtype is dtype or (lowered and lowers(tensor))
 
 
 def is_product(linear: Any) -> bool:
-    """Return whether a module is a product with ``weight`` and nothing else."""
+    """Return whether a module only multiplies by its ``weight``."""
     if type(linear) is not Linear or linear.bias is not None:
         return False
     if type(linear.weight) is not Parameter and not _is_traced(linear.weight):

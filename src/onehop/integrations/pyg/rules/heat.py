@@ -1,8 +1,9 @@
-"""HEATConv with linear steps before and after the sum over edges, and weights as numbers of edges and heads.
+"""HEATConv with linear steps before and after the sum over edges, and one weight for each edge and head.
 
 For every edge, PyG joins the rows of both ends, an embedding of the edge's type, and features of the edge,
-and multiplies them. A product with joined columns is a sum of products, and products of nodes are computed
-once for each node. The sum of edges' features times a matrix is the matrix times their sum.
+and multiplies the joined row. The product with joined columns is a sum of products, and the nodes' products
+are computed once for each node. The matrix is applied to the sum of the edges' features, and not to each
+edge.
 """
 
 import torch
@@ -26,7 +27,7 @@ _FORM = "W (source, features) * softmax for each head"
 
 @rule("HEATConv", compiles=True, listed=True, x=Rows(2, BOTH), edge_type_emb=PerEdge(2), edge_attr=PerEdge(2))
 def heat(call: Call, x: Tensor, of_type: Tensor, features: Tensor) -> Plan:
-    """HEATConv over edges: W1 applied to sources, W2 to the sums of the edges' features."""
+    """HEATConv over edges: W1 applied to the sources, and W2 to the sums of the edges' features."""
     layer, edges = call.layer, call.edges
     alike(x, x.dtype, of_type, features, *layer.parameters())
     _check_layer(call, x)
@@ -35,7 +36,7 @@ def heat(call: Call, x: Tensor, of_type: Tensor, features: Tensor) -> Plan:
     need(layer.att.weight.size(1) == 2 * x.size(1) + of_type.size(1) + embedded_width)
     need(layer.lin.weight.size(1) == x.size(1) + embedded_width)
     graph = edges.graph()
-    # With infinities, another order of sums and products gives other results.
+    # If values are infinite, another order of sums and products gives other results.
     need(all(map(_is_finite, (x, of_type, features))), "its features are not finite")
 
     def run() -> Tensor:
@@ -52,7 +53,7 @@ def heat(call: Call, x: Tensor, of_type: Tensor, features: Tensor) -> Plan:
         values, behind = layer.lin.weight.split([columns, embedded.size(1)], 1)
         out = _weighted(graph, End.SOURCE, linear(x, values), alpha, call.reduce)
         if layer.lin.bias is not None:
-            # The bias is weighted, too.
+            # The bias is weighted too.
             embedded = torch.cat([embedded, embedded.new_ones(len(embedded), 1)], 1)
             behind = torch.cat([behind, layer.lin.bias.unsqueeze(1)], 1)
         return out + linear(_weighted(graph, End.EDGE, embedded, alpha, call.reduce), behind)
@@ -61,7 +62,7 @@ def heat(call: Call, x: Tensor, of_type: Tensor, features: Tensor) -> Plan:
 
 
 def _check_layer(call: Call, x: Tensor) -> None:
-    """Leaves a layer that has no fast path over these features, as it is set up."""
+    """Raises :class:`Leave` if this layer instance has no fast path for these features."""
     layer = call.layer
     steps = (layer.edge_attr_emb, layer.att, layer.lin)
     need(x.is_cpu and not call.backend, "its messages are computed on the CPU alone")
@@ -80,7 +81,7 @@ def _is_finite(numbers: Tensor) -> bool:
 
 
 def _weighted(graph: Graph, end: End, rows: Tensor, alpha: Tensor, reduce: str) -> Tensor:
-    """Return the rows of sources or edges, reduced with the weights of each head: [num_dst, H, width].
+    """Return the rows of sources or edges, reduced with the weights of each head, [num_dst, H, width].
 
     Args:
         graph: The edges.

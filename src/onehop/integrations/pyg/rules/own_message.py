@@ -1,4 +1,4 @@
-"""Layers' own messages, which treat each edge on its own: compiled, or in blocks of whole rows."""
+"""Layers' own messages that treat each edge separately: compiled, or in blocks of whole rows."""
 
 import inspect
 from collections.abc import Sequence, Set
@@ -44,7 +44,7 @@ from onehop.integrations.pyg.signals import Signals
 
 # Arguments that the plain propagate fills with the values of a matrix.
 _VALUES = ("edge_weight", "edge_attr", "edge_type")
-# Attributes of a layer and its aggregation that decide how a message is reduced.
+# The attributes of a layer and its aggregation that decide how a message is reduced.
 _READ_BY_REDUCTIONS = ("node_dim", "aggr_module", "t", "learn", "semi_grad")
 _TOO_LONG = "its message has too many steps"
 _COMPILED = "its message, compiled"
@@ -55,14 +55,14 @@ class OwnMessage:
 
     Args:
         kind: The class.
-        names: The operands that ``propagate`` gets, but for ``size``.
-        plain: Whether its ``propagate`` is PyG's plain one.
+        names: The operands that ``propagate`` gets, except ``size``.
+        plain: Whether the class's ``propagate`` is PyG's plain function.
 
     Attributes:
-        message: The parameters of its message function, and of its own aggregate.
-        reduces: Whether it has an ``aggregate`` of its own, which reduces the messages.
-        update: The parameters of its ``update`` after the first; None where that is PyG's, without others.
-        traces: The results of tracing its messages.
+        message: The parameters of the class's message function, and of its own aggregate.
+        reduces: Whether the class has its own ``aggregate``, which reduces the messages.
+        update: The parameters of the class's ``update`` after the first; None if it is PyG's ``update``.
+        traces: The results of tracing the class's messages.
     """
 
     __slots__ = ("_names", "_of_aggregate", "_plain", "message", "reduces", "traces", "update")
@@ -81,7 +81,7 @@ class OwnMessage:
         self.traces = Traces((MessagePassing,), _READ_BY_REDUCTIONS)
 
     def run(self, layer: Any, **arguments: Any) -> Any:
-        """Runs the message of a layer of the class, and its own aggregate behind it."""
+        """Runs the message of a layer of the class, and then the class's own aggregate, if any."""
         if not self.reduces:
             return layer.message(**arguments)
         names = {p.name for p in parameters_of(type(layer).message, 1)}
@@ -90,19 +90,20 @@ class OwnMessage:
         return layer.aggregate(inputs, **{name: value for name, value in arguments.items() if name in names})
 
     def check_operands(self, layer: Any, kwargs: dict[str, Any], over_matrix: bool) -> None:
-        """Leaves operands of ``propagate`` that PyG does not pass on as they are."""
+        """Raises :class:`Leave` if PyG does not pass on the operands of ``propagate`` unchanged."""
         if not self._plain:
             need(kwargs.keys() - {"size"} == self._names)
             return
         taken = layer._user_args
         for name in taken:
-            # For a missing operand, the plain propagate passes an empty value, and no default.
+            # For a missing operand, the plain propagate passes an empty value, and not the parameter's
+            # default.
             need((name[:-2] if name.endswith(("_i", "_j")) else name) in kwargs)
         filled = [name for name in _VALUES if name in taken and kwargs[name] is None]
         need(not (over_matrix and filled and filled != ["edge_weight"]), VALUES_ELSEWHERE)
 
     def parameters(self) -> set[str]:
-        """The names of the parameters of its message and update."""
+        """The names of the parameters of the class's message and update."""
         return {parameter.name for parameter in (*self.message, *(self.update or ()))}
 
 
@@ -110,7 +111,7 @@ MASK = "number_of_each_edge"
 
 
 class ExplainedMessage(OwnMessage):
-    """The message of a class times a number an edge, which an explanation tries."""
+    """The message of a class times one number for each edge, which an explainer varies."""
 
     __slots__ = ()
 
@@ -119,14 +120,14 @@ class ExplainedMessage(OwnMessage):
         self.message = (*self.message, inspect.Parameter(MASK, inspect.Parameter.KEYWORD_ONLY))
 
     def run(self, layer: Any, **arguments: Any) -> Tensor:
-        """Runs the message of a layer of the class, times the operand :data:`MASK`, [E]."""
+        """Runs the message of a layer of the class, and multiplies it by the operand :data:`MASK`, [E]."""
         mask: Tensor = arguments.pop(MASK)
         inputs: Tensor = layer.message(**arguments)
         return inputs * mask.view(-1, *[1] * (inputs.dim() - 1))
 
 
 def parameters_of(function: Any, after: int) -> tuple[inspect.Parameter, ...]:
-    """The parameters of a function, without the first ``after``."""
+    """Return the parameters of a function, without the first ``after``."""
     return tuple(inspect.signature(function).parameters.values())[after:]
 
 
@@ -137,14 +138,14 @@ def planned(
     kwargs: dict[str, Any],
     signals: Signals | None = None,
 ) -> Plan:
-    """The plan of a propagation with the layer's own message: compiled if it can be, else in blocks.
+    """Return the plan of a propagation with the layer's own message: compiled if possible, else in blocks.
 
     Args:
         message: The message.
         layer: The layer, whose modules have no hooks.
         edges: The edges.
         kwargs: The operands of ``propagate``, by name.
-        signals: The signals that edges and operands were joined from; None for one signal.
+        signals: The signals that were joined into edges and operands; None for one signal.
 
     Raises:
         Leave: PyG's own code has to run.
@@ -154,7 +155,7 @@ def planned(
     message.check_operands(layer, kwargs, over_matrix)
     if over_matrix:
         kwargs = with_values(message.parameters(), edges.edge_index, kwargs)
-    # PyG has pointers for all matrices but COO; in its own messages they go to a softmax and nowhere else.
+    # PyG has pointers for all matrices except COO; PyG's own messages pass them only to a softmax.
     ptr_is_none = edges.ptr_is_none or (over_matrix and type(layer).message in messages_with_softmax())
     one = layer if signals is None else signals.one
     collected = Arguments(one.node_dim, edges, kwargs)
@@ -178,7 +179,7 @@ def planned(
 
 
 def _row_bytes(arguments: list[Argument], operands: list[Tensor]) -> int:
-    """Bytes of the widest operand for each edge."""
+    """Return the bytes that the widest operand takes for each edge."""
     tensors = [operands[a.at] for a in arguments if a.at is not None and a.kind in ENDS]
     return max((t.nbytes // max(t.size(0), 1) for t in tensors), default=0)
 
@@ -196,7 +197,7 @@ class CompiledPlan(Plan):
 
     Attributes:
         message: The program.
-        tensors: The tensors that its terms number: the operands, and others that the message uses.
+        tensors: The tensors that the program's terms refer to by number: operands, and others that it uses.
         module: The aggregation module.
     """
 
@@ -206,11 +207,11 @@ class CompiledPlan(Plan):
 
     @property
     def reductions(self) -> tuple[str, ...]:
-        """Names of the reductions that the layer's aggregation is made of."""
+        """The names of the reductions that the layer's aggregation consists of."""
         return _reductions(self.message, self.module)
 
     def rows(self) -> CompiledRows:
-        """The messages, to be reduced in these ways."""
+        """Return the messages and the reductions to compute."""
         return CompiledRows(self.graph, self.message, self.reductions, self.tensors, drawn)
 
 
@@ -251,7 +252,7 @@ def _compiled(
             texts.append("the sums or means of messages: times a matrix")
         return reports.Call(layer, None, _COMPILED, reduced, "cpu", how, "\n".join(texts))
 
-    # The functions do not refer to the plan, which would then keep itself and all its tensors alive.
+    # The functions do not refer to the plan; otherwise the plan would keep itself and its tensors alive.
     x = _largest(operands)
     rest = {"aside": OWN_MESSAGES, "shown": shown, "message": message, "tensors": tensors, "module": module}
     return CompiledPlan(_COMPILED, reduced, graph, x, run, **rest)
@@ -268,7 +269,7 @@ def _traced(
     signals: Signals | None,
     reading: Reading,
 ) -> Found:
-    """Traces the message of a layer, which was read; ``autocast`` is the dtype of autocast, or None."""
+    """Traces a layer's message that was read as ``reading``; ``autocast`` is its dtype, or None."""
     module = layer.aggr_module
     sizes = frozenset(size for tensor in (*layer.parameters(), *layer.buffers()) for size in tensor.shape)
     trial = Trial(
@@ -295,9 +296,9 @@ def _traced(
 
 
 def _refusal_of(message: Read, module: Any) -> str | None:
-    """Return why a compiled message cannot be reduced as an aggregation module does; None if it can.
+    """Return why a compiled message cannot be reduced by an aggregation module; None if it can.
 
-    A message with a layer's own aggregate is reduced by that instead.
+    If the message includes a layer's own aggregate, that reduces it instead.
     """
     if message.returned is not None:
         return None if is_short(message, _reductions(message, module)) else _TOO_LONG
@@ -336,16 +337,16 @@ class LayerCode:
     own_message: OwnMessage
 
     def message(self, **arguments: Any) -> Tensor:
-        """The messages of edges."""
+        """Return the messages of edges."""
         messages: Tensor = self.own_message.run(self.layer, **arguments)
         return messages
 
     def reduce(self, rows: BlockRows) -> Tensor:
-        """The messages, reduced over rows."""
+        """Return the messages, reduced over rows."""
         return reduce(rows, self.layer.aggr_module)
 
     def renamed(self, others: dict[int, Tensor]) -> tuple["LayerCode", set[int]]:
-        """Return a copy of the code with other tensors instead of parameters, and what was replaced."""
+        """Return a copy of the code with other tensors as parameters, and the ids of the replaced ones."""
         copied = Snapshot(self.layer)
         renamed = copied.renamed(others)
         return LayerCode(copied.layer, self.own_message), renamed
@@ -361,7 +362,7 @@ def _in_blocks(
     update: dict[str, Any],
     autocast: torch.dtype | None,
 ) -> Plan:
-    """The plan of a message that runs in blocks, and again in the backward pass."""
+    """Return the plan of a message that runs in blocks, and runs again in the backward pass."""
     module, graph = layer.aggr_module, edges.graph()
     linear = linear_reduction(module)
     blocks = edges.blocks(graph, edges_of_a_block(way.row_bytes), linear is not None)

@@ -20,7 +20,7 @@ from onehop.ops.aggregate import reduce_rows
 
 @rule("EGConv", needs=("aggregate",), listed=True, x=Rows(2, BOTH), symnorm_weight=GIVEN)
 def eg(call: Call, x: Tensor, weight: Any) -> Plan:
-    """EGConv over edges: an aggregation for each that it names, and two for a variance."""
+    """EGConv over edges: one aggregation for each of its aggregators, and two for a variance."""
     names = call.layer.aggregators
     need(names)
     if "symnorm" in names:
@@ -64,7 +64,7 @@ def _aggregation(
         return Plan(form, reduce, graph, x, run)
     backend = machine.backend_of(call.layer, x, reduce) if session.now.machine else call.backend
     on_cpu = edges.is_cpu and x.is_cpu and (weight is None or weight.is_cpu) and subtrahend is None
-    # Some backend always runs on the CPU.
+    # On the CPU, there is always a backend.
     if backend or not on_cpu:
         placement(backend, edges, x, weight, subtrahend)
     graph, weight, scale, first = edges.factors(x, weight, reduce, weighted)
@@ -89,7 +89,7 @@ _WEIGHTED_ALWAYS = ("SGConv", "SSGConv", "ARMAConv", "PDNConv", "ClusterGCNConv"
 
 @sums(*_COPIED, name=SOURCE, x=Source())
 def copied(call: Call, x: Tensor) -> Aggregation | Plan:
-    """The sources' features."""
+    """The message is the sources' features."""
     return _aggregation(call, SOURCE, x, weighted=False)
 
 
@@ -98,13 +98,13 @@ def copied(call: Call, x: Tensor) -> Aggregation | Plan:
 @sums("ChebConv", name=WEIGHTED, x=Source(), norm=Weight(required=True))
 @sums("SparseLinear", name=WEIGHTED, first="weight", weight=Source(), edge_weight=Weight())
 def weighted(call: Call, x: Tensor, weight: Tensor | None) -> Aggregation | Plan:
-    """The sources' features, times a number of each edge."""
+    """The message is the sources' features times one number for each edge."""
     return _aggregation(call, WEIGHTED, x, weight)
 
 
 @rule("LEConv", name=DIFFERENCE, attends=False, first="a", a=Source(), b=Target(), edge_weight=Weight())
 def difference(call: Call, a: Tensor, b: Tensor, weight: Tensor | None) -> Aggregation | Plan:
-    """The sources' features minus the destinations' features, times a number of each edge."""
+    """The message is the sources' minus the destinations' features, times one number for each edge."""
     same = a.dim() == 2 and b.shape[1:] == a.shape[1:] and b.dtype is a.dtype
     need(same, _DIFFERENTLY)
     need(call.reduce in ("sum", "mean"), "differences are reduced by sum and mean alone")

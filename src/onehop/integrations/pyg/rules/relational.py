@@ -1,7 +1,7 @@
 """RGATConv: attention whose rows and scores are multiplied by a matrix of the edge's type.
 
-PyG gathers a matrix for every edge. Here rows are multiplied for every pair of a type and a node that an edge
-has, and scores are numbers of these pairs and of edges.
+PyG gathers a matrix for every edge. Here a row is multiplied once for every pair of a type and a node that
+occurs in an edge, and scores are computed from numbers of these pairs and of edges.
 """
 
 from collections.abc import Callable
@@ -48,7 +48,7 @@ class PairsOfEdges:
 
 
 def _pairs_of(edge_index: Tensor, edge_type: Tensor, types: int, size: tuple[int, int]) -> PairsOfEdges:
-    """The pairs of edges, cached or new; leaves nodes and types that are out of range."""
+    """Return the pairs of edges, cached or new; raise :class:`Leave` for numbers out of range."""
 
     def make() -> PairsOfEdges:
         source, target = edge_index.unbind()
@@ -71,7 +71,7 @@ def _pairs_of(edge_index: Tensor, edge_type: Tensor, types: int, size: tuple[int
 
 @rule("RGATConv", needs=("update",), listed=True, x=GIVEN, edge_type=GIVEN, edge_attr=GIVEN)
 def rgat(call: Call, x: Any, edge_type: Any, features: Any) -> Plan:
-    """RGATConv; keeps the weights on the layer until its ``forward`` has returned them."""
+    """RGATConv: attention by edge type; the layer keeps the weights until ``forward`` has returned them."""
     layer, edges = call.layer, call.edges
     need(edges.forwards, "flow='target_to_source' exchanges the ends that its matrices multiply")
     source, target = _ends(call, x)
@@ -87,10 +87,11 @@ def rgat(call: Call, x: Any, edge_type: Any, features: Any) -> Plan:
         matrices = _matrices(layer)
         values = pairs.sources.multiplied(source, matrices)
         keys = (values @ layer.k).index_select(0, pairs.sources.of_edges)
-        # Products of the matrices with q are narrow: no row of a destination is multiplied by a whole matrix.
+        # The products of the matrices with q are narrow, so no destination's row is multiplied by a whole
+        # matrix.
         queries = pairs.targets.multiplied(target, matrices @ layer.q)
         if not _is_finite(queries):
-            # With infinities, another order of products gives other results.
+            # If values are infinite, another order of products gives other results.
             queries = pairs.targets.multiplied(target, matrices) @ layer.q
         score = _score(layer, queries.index_select(0, pairs.targets.of_edges), keys, extra)
         graph = pairs.of_each if layer.attention_mechanism == "within-relation" else pairs.graph
@@ -102,7 +103,7 @@ def rgat(call: Call, x: Any, edge_type: Any, features: Any) -> Plan:
 
 
 def _ends(call: Call, x: Any) -> tuple[Tensor, Tensor]:
-    """The features of sources and destinations; notes their numbers of rows as PyG does."""
+    """Return the features of sources and destinations; note their numbers of rows as PyG does."""
     pair = tuple(x) if isinstance(x, tuple | list) else (x, x)
     need(len(pair) == 2)
     for end, tensor in enumerate(pair):
@@ -114,7 +115,7 @@ def _ends(call: Call, x: Any) -> tuple[Tensor, Tensor]:
 
 
 def _check_layer(call: Call, source: Tensor, target: Tensor) -> None:
-    """Leaves a layer that has no fast path over these features, as it is set up."""
+    """Raises :class:`Leave` if this layer instance has no fast path for these features."""
     layer = call.layer
     on_cpu = source.is_cpu and call.edges.is_cpu
     need(on_cpu, "its types of edges are put in order on the CPU alone")
@@ -129,7 +130,7 @@ def _check_layer(call: Call, source: Tensor, target: Tensor) -> None:
 
 
 def _score_of_features(layer: Any, features: Any, edges: int, like: Tensor) -> Callable[[], Tensor] | None:
-    """The part [E, H * dim] of scores that comes from features of edges; None if there are none."""
+    """Return the part of scores, [E, H * dim], that comes from edge features; None without features."""
     if features is None:
         return None
     linear = layer.lin_edge
@@ -156,7 +157,7 @@ def _is_finite(numbers: Tensor) -> bool:
 
 
 def _matrices(layer: Any) -> Tensor:
-    """The matrix of each type, [R, in, H * out]."""
+    """Return the matrix of each type, [R, in, H * out]."""
     if layer.num_bases is None:
         return layer.weight  # type: ignore[no-any-return]
     shape = (layer.num_relations, layer.in_channels, layer.heads * layer.out_channels)
@@ -165,7 +166,7 @@ def _matrices(layer: Any) -> Tensor:
 
 
 def _score(layer: Any, queries: Tensor, keys: Tensor, extra: Callable[[], Tensor] | None) -> Tensor:
-    """The scores, [E, H * dim]."""
+    """Return the scores, [E, H * dim]."""
     if layer.attention_mode == "additive-self-attention":
         score = queries + keys
         return leaky_relu(score if extra is None else score + extra(), layer.negative_slope)
@@ -174,7 +175,7 @@ def _score(layer: Any, queries: Tensor, keys: Tensor, extra: Callable[[], Tensor
 
 
 def _reduced(call: Call, pairs: PairsOfEdges, values: Tensor, alpha: Tensor) -> Tensor:
-    """The weighted rows, reduced: [num_dst, H, out], or [num_dst, H, dim, out] of dot products."""
+    """Return the reduced weighted rows, [num_dst, H, out], or [num_dst, H, dim, out] for dot products."""
     layer, graph = call.layer, pairs.graph
     mod, of_heads = layer.mod, values.view(-1, layer.heads, layer.out_channels)
     additive = layer.attention_mode == "additive-self-attention"

@@ -13,19 +13,19 @@ from onehop.integrations.pyg.known import layer_class
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The meaning of a message function.
+    """A rule: how onehop computes a message function.
 
     Attributes:
-        lower: Prepares a call; it gets the call, and each operand as its spec admits it.
+        lower: Makes the plan of a call; it gets the call, and each operand as admitted by its spec.
         operands: The operands of ``propagate`` and the spec of each.
-        name: The messages, as :func:`onehop.explain` shows them; empty where the plan names them.
+        name: The messages, as :func:`onehop.explain` shows them; empty if the plan names them.
         attends: Whether messages are weighted by attention.
-        needs: Functions of the class's own that a subclass must not have replaced.
-        compiles: Whether the message can be compiled where the rule does not take it.
-        divides: Whether its operators run on the parts of a divided graph too.
-        listed: Whether it takes edges as a list alone; PyG runs its own code over a sparse matrix.
-        first: An operand with features of the sources, of the width that is aggregated.
-        few: Whether it takes few edges too, of which no graph is made.
+        needs: The names of functions of the layer's class that a subclass must not replace.
+        compiles: Whether the message can be compiled if the rule refuses a call.
+        divides: Whether the rule's operators also run on the parts of a divided graph.
+        listed: Whether the rule takes edges only as a list; PyG runs its own code over a sparse matrix.
+        first: The name of an operand with the sources' features, in the width that is aggregated.
+        few: Whether the rule also takes few edges, for which no graph is made.
     """
 
     lower: Callable[..., Any]
@@ -45,13 +45,13 @@ TABLE: dict[str, Rule] = {}
 
 
 def rule(*layers: str, name: str = "", **options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Enters a function into the table as the rule of some layers' messages.
+    """Decorator that registers a function as the rule of some layers' messages.
 
     Args:
-        layers: Names of classes of PyG.
-        name: The messages, as ``explain`` shows them; empty where the plan names them.
-        options: Flags of :class:`Rule` by name; everything else is the spec of an operand of the layers'
-            ``propagate``, in the order in which they are admitted.
+        layers: The names of PyG's classes.
+        name: The messages, as ``explain`` shows them; empty if the plan names them.
+        options: Fields of :class:`Rule` by name; every other option is the spec of an operand of the layers'
+            ``propagate``, in the order in which operands are admitted.
     """
     names_of_flags = ("attends", "needs", "compiles", "divides", "listed", "first", "few")
     flags = {key: options.pop(key) for key in names_of_flags if key in options}
@@ -67,7 +67,7 @@ def rule(*layers: str, name: str = "", **options: Any) -> Callable[[Callable[...
 
 
 def _check_operands(layer: str, entry: Rule) -> None:
-    """Raises unless a layer's functions take the operands of a rule, and no others."""
+    """Raises unless a layer's functions take exactly the operands of a rule."""
     kind = layer_class(layer)
     taken = set()
     for function, before in (("message", 1), ("aggregate", 2), ("update", 2)):
