@@ -27,12 +27,14 @@ from benchmarks.result_tables import (
     parts_table,
     short_models_table,
     small_table,
+    sparse_products_table,
+    sparse_steps_table,
 )
 from onehop.bench.plots import plot_parts
 
 PUBLISHED = "published_models"
 NEEDED = ("ops", "models", "limits", "layers")
-MORE = (PUBLISHED, "small", "examples")
+MORE = (PUBLISHED, "small", "sparse", "examples")
 
 
 def read(folder: Path, name: str) -> Document:
@@ -97,6 +99,17 @@ def section(documents: Mapping[str, Document]) -> str:
             machine(documents["small"]["stamp"]),
             "Small graphs, forward and with its backward pass, width 32, geometric means:",
             small_table(documents["small"]),
+        ]
+    if "sparse" in documents:
+        sparse = documents["sparse"]
+        parts += [
+            "## Sparse matrices",
+            machine(sparse["stamp"]),
+            "Training steps of models that multiply by torch's sparse matrices, as their authors write them. "
+            "torch cannot run the last one: it would make a dense matrix of 40 GB.",
+            sparse_steps_table(sparse),
+            "Single products of random matrices of data sets' sizes, 16 (cora), 64 and 128 (arxiv) columns:",
+            sparse_products_table(sparse),
         ]
     if "examples" in documents:
         parts += examples_section(documents["examples"])

@@ -214,6 +214,30 @@ def examples_table(document: Document) -> str:
     return markdown([*columns.of(text), *BOTH], rows)
 
 
+def sparse_steps_table(document: Document) -> str:
+    """A line for every model without layers: its training step, and the peaks of the process."""
+    return markdown(
+        columns.of(
+            "model | case; torch, ms | seconds/torch/median_s | three; "
+            "onehop, ms | seconds/onehop/median_s | three; faster | speedup | gain speedup_quartiles; "
+            "torch, peak MiB | peak_bytes/torch | MiB; onehop, peak MiB | peak_bytes/onehop | MiB"
+        ),
+        [row for row in document["results"] if row["part"] == "steps"],
+    )
+
+
+def sparse_products_table(document: Document) -> str:
+    """A line for every product with a sparse matrix of torch's, and for each of its passes."""
+    return markdown(
+        columns.of(
+            "product | case; pass; torch, ms | seconds/torch/median_s | three; "
+            "onehop, ms | seconds/onehop/median_s | three; faster | speedup | gain speedup_quartiles; "
+            "over `onehop.aggregate` | over_aggregate | {:.2f}"
+        ),
+        [row for row in document["results"] if row["part"] == "products"],
+    )
+
+
 def small_table(document: Document) -> str:
     """A line for every size: how the layers of small graphs fare."""
     rows = []

@@ -94,6 +94,13 @@ STEPS = (
         "--rounds 1 --layers GCNConv --edges 60 --threads 1",
     ),
     Step(
+        "sparse",
+        1.5,
+        "benchmarks.models.bench_sparse",
+        "--rounds 3 --graphs cora,gowalla",
+        "--rounds 1 --graphs cora --models kipf-cora",
+    ),
+    Step(
         "ops",
         3.5,
         "onehop bench ops",

@@ -9,7 +9,7 @@
 - ``steps``: training steps of models without layers (:mod:`benchmarks.models.plain_sparse`).
 
 Every case runs in a process of its own, both ways in turns, after results were compared. A ratio is the median
-of the rounds' ratios, torch's time over the patched one's. Peaks are of the process, by a run of each way alone.
+of the rounds' ratios, torch's time over the patched one's. Peaks are those of a process with one way alone.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -48,16 +48,16 @@ GRAPHS = {
     "arxiv": Size(169_343, 2_484_941, 128),
 }
 MODELS: Mapping[str, Callable[[], plain_sparse.Step]] = {
-    "LightGCN, gowalla": partial(plain_sparse.lightgcn, 70_839, 1_027_370),
-    "SGL, gowalla": partial(plain_sparse.sgl, 70_839, 1_027_370),
-    "Kipf's GCN, cora": partial(plain_sparse.kipf, 2_708, 5_278, 1_433, 16),
-    "Kipf's GCN, pubmed": partial(plain_sparse.kipf, 19_717, 44_324, 500, 64),
-    "Kipf's GCN, arxiv": partial(plain_sparse.kipf, 169_343, 1_157_799, 128, 128),
-    "attention, 12,000 nodes": partial(plain_sparse.attention, 12_000, 120_000),
-    "attention, 100,000 nodes": partial(plain_sparse.attention, 100_000, 1_000_000),
+    "lightgcn-gowalla": partial(plain_sparse.lightgcn, 70_839, 1_027_370),
+    "sgl-gowalla": partial(plain_sparse.sgl, 70_839, 1_027_370),
+    "kipf-cora": partial(plain_sparse.kipf, 2_708, 5_278, 1_433, 16),
+    "kipf-pubmed": partial(plain_sparse.kipf, 19_717, 44_324, 500, 64),
+    "kipf-arxiv": partial(plain_sparse.kipf, 169_343, 1_157_799, 128, 128),
+    "attention-12k": partial(plain_sparse.attention, 12_000, 120_000),
+    "attention-100k": partial(plain_sparse.attention, 100_000, 1_000_000),
 }
 # torch makes a dense matrix of 40 GB for the gradient to the values.
-BEYOND_TORCH = ("attention, 100,000 nodes",)
+BEYOND_TORCH = ("attention-100k",)
 
 
 def products(order: Row) -> list[Row]:

@@ -172,6 +172,22 @@ def test_published_models_stand_in_the_readme_once_they_are_measured(project: Pa
 
 
 MORE = {
+    "sparse": {
+        "stamp": STAMP,
+        "results": [
+            {
+                "part": part,
+                "case": case,
+                "pass": "step",
+                "seconds": {"torch": {"median_s": 0.3}, "onehop": {"median_s": 0.02}},
+                "speedup": 15.0,
+                "speedup_quartiles": [14.0, 16.0],
+                "over_aggregate": 1.05,
+                "peak_bytes": {"torch": 900 << 20, "onehop": 700 << 20},
+            }
+            for part, case in (("steps", "lightgcn-gowalla"), ("products", "cora: @, CSR"))
+        ],
+    },
     "small": {
         "stamp": STAMP,
         "cases": [
@@ -224,6 +240,8 @@ def test_further_tables_stand_there_once_they_are_measured(project: Path) -> Non
     render_results.main(project)
     text = (project / "docs" / "results.md").read_text()
     assert "| 60 | 2 | 1.00x | 50 % | 100 % | 0.50x (GCN, fresh, forward) |" in text
+    assert "| lightgcn-gowalla | 300 | 20.0 | 15.0x (14.0x to 16.0x) | 900 | 700 |" in text
+    assert "| cora: @, CSR | step | 300 | 20.0 | 15.0x (14.0x to 16.0x) | 1.05 |" in text
     assert "| 30,000 | 1 | 4.00x | 100 % | 0 % | 4.00x (GCN, fresh, forward) |" in text
 
 

@@ -15,7 +15,7 @@ import onehop
 from benchmarks import harness
 from benchmarks.harness import Benchmark
 from benchmarks.layers import bench_built_on_pyg, bench_convs, bench_dropout, bench_functions, bench_small
-from benchmarks.models import bench_bfloat16
+from benchmarks.models import bench_bfloat16, bench_sparse
 from tests.processes import run_python
 
 
@@ -47,6 +47,17 @@ def test_small_graphs(tmp_path: Path) -> None:
     assert [float(each) for each in re.findall(r"^  (\S+): ", printed, re.M)] == [
         pytest.approx(ratio, abs=0.005) for ratio in ratios[:5]
     ]
+
+
+def test_sparse_products(tmp_path: Path) -> None:
+    small = "--graphs cora --models kipf-cora --rounds 1 --threads 1"
+    found, printed = measured(tmp_path, "models.bench_sparse", small)
+    products = [row for row in found["results"] if row["part"] == "products"]
+    (step,) = (row for row in found["results"] if row["part"] == "steps")
+    assert len(products) == 5 * 2
+    assert all(row["speedup"] > 0 and row["over_aggregate"] > 0 for row in products)
+    assert set(step["peak_bytes"]) == {"torch", "onehop"}
+    assert "kipf-cora" in printed
 
 
 def test_every_layer_runs_on_the_smallest_graphs() -> None:
@@ -178,6 +189,7 @@ def test_cases_of_many_kinds_on_pyg(case: str) -> None:
     [
         (bench_bfloat16.BENCHMARK, "--models nothing", "unknown nothing; there are ogb-gcn, "),
         (bench_dropout.BENCHMARK, "--passes sideways", "unknown sideways; there are forward, backward, both"),
+        (bench_sparse.BENCHMARK, "--models gcn", "unknown gcn; there are lightgcn-gowalla, "),
         (bench_small.BENCHMARK, "--layers Nothing", "unknown Nothing; there are SimpleConv, "),
         (
             bench_convs.BENCHMARK,

@@ -182,6 +182,68 @@ def test_gradients_to_values_need_no_dense_matrix() -> None:
     torch.testing.assert_close(values.grad, x.sum(1)[at[1]])
 
 
+# --- around the products ----------------------------------------------------------------------------------
+
+NUMBERS = {
+    "plain": lambda x: x,
+    "some -inf": lambda x: torch.where(x < -1, -torch.inf, x),
+    "all -inf": lambda x: torch.full_like(x, -torch.inf),
+    "some inf": lambda x: torch.where(x > 2, torch.inf, x),
+    "some NaN": lambda x: torch.where(x == 2, torch.nan, x),
+}
+VALUES: dict[str, Callable[[Tensor], Tensor]] = {
+    "coalesce": lambda a: a.coalesce(),
+    "coalesce of the transpose": lambda a: a.t().coalesce(),
+    "to_sparse_csr": lambda a: a.to_sparse_csr(),
+    "sum of rows": lambda a: torch.sparse.sum(a, 1),
+    "sum of columns": lambda a: torch.sparse.sum(a, 0),
+    "sum": lambda a: torch.sparse.sum(a),
+    "softmax of rows": lambda a: torch.sparse.softmax(a, 1),
+    "softmax of columns": lambda a: torch.sparse.softmax(a, 0),
+    "softmax from the end": lambda a: torch.sparse.softmax(a, -1),
+    "softmax in float64": lambda a: torch.sparse.softmax(a, 1, dtype=torch.float64),
+    "log_softmax": lambda a: torch.sparse.log_softmax(a, 1),
+}
+
+
+@pytest.mark.parametrize("numbers", NUMBERS)
+@pytest.mark.parametrize("form", [form for form in MATRICES if form.startswith("COO")])
+@pytest.mark.parametrize("name", VALUES)
+def test_values(name: str, form: str, numbers: str) -> None:
+    def values_and_gradients() -> Any:
+        matrix = MATRICES[form](torch.float32)
+        values = NUMBERS[numbers](matrix._values())
+        matrix = torch.sparse_coo_tensor(
+            matrix._indices(), values, matrix.shape, is_coalesced=matrix.is_coalesced()
+        )
+        leaf = matrix.detach().requires_grad_()
+        out = VALUES[name](leaf)
+        if out.layout is not torch.sparse_coo:
+            return told(out)
+        weights = out.detach().clone()
+        weights._values().copy_(torch.arange(1, weights._nnz() + 1))
+        torch.sparse.sum(out * weights).backward()
+        return told(out), told(leaf.grad)
+
+    both(values_and_gradients, raises=None, rtol=1e-4, atol=1e-5)
+
+
+def test_values_of_hybrid_tensors_and_vectors() -> None:
+    at = entries()
+    both(lambda: told(torch.sparse_coo_tensor(at, whole(ENTRIES, 3), (N, K, 3)).coalesce()))
+    both(lambda: told(torch.sparse_coo_tensor(at[:1], whole(ENTRIES), (N,)).coalesce()))
+    both(
+        lambda: told(torch.sparse_coo_tensor(torch.stack([*at, at[0]]), whole(ENTRIES), (N, K, N)).coalesce())
+    )
+
+
+@pytest.mark.parametrize("name", ["coalesce", "softmax of rows"])
+def test_our_code_computes_values(name: str) -> None:
+    with served() as names:
+        VALUES[name](MATRICES["COO not coalesced"]())
+    assert names == {"coalesce" if name == "coalesce" else "sparse softmax"}
+
+
 # --- numbers ---------------------------------------------------------------------------------------------
 
 

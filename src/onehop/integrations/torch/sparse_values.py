@@ -51,10 +51,12 @@ def _distinct(indices: Tensor) -> tuple[Tensor, Tensor] | None:
 
 
 def softmax(matrix: Tensor, along: int) -> Tensor | None:
-    """``torch.sparse.softmax(matrix, along)`` of a coalesced matrix."""
-    graph = _graph_along(matrix, along)
-    if graph is None:
+    """``torch.sparse.softmax(matrix, along)``, whose result is coalesced."""
+    summed = coalesce(matrix) if _suits(matrix) and not matrix.is_coalesced() else matrix
+    graph = None if summed is None else _graph_along(summed, along)
+    if summed is None or graph is None:
         return None
+    matrix = summed
     scores = matrix._values().unsqueeze(1)
     call = EdgeSoftmax(
         scores=scores, graph=graph.number, sources=graph.num_src, rows=graph.num_dst, backend=""
