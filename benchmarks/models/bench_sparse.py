@@ -8,8 +8,9 @@
   same graph.
 - ``steps``: training steps of models without layers (:mod:`benchmarks.models.plain_sparse`).
 
-Every case runs in a process of its own, both ways in turns, after results were compared. A ratio is the median
-of the rounds' ratios, torch's time over the patched one's. Peaks are those of a process with one way alone.
+Every case runs in a process of its own, both ways in turns, after results were compared. A ratio is the
+median of the rounds' ratios, torch's time over the patched one's. Peaks are those of a process with one way
+alone.
 """
 
 from collections.abc import Callable, Iterator, Mapping

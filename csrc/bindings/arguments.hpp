@@ -51,3 +51,4 @@ void bind_sampling(nanobind::module_& m);
 void bind_sddmm(nanobind::module_& m);
 void bind_torch_kernels(nanobind::module_& m);
 void bind_torch_scatter_kernels(nanobind::module_& m);
+void bind_torch_sparse_kernels(nanobind::module_& m);

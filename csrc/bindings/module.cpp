@@ -164,6 +164,7 @@ NB_MODULE(_native, m) {
   bind_sddmm(m);
   bind_torch_kernels(m);
   bind_torch_scatter_kernels(m);
+  bind_torch_sparse_kernels(m);
   bind_reorder(m);
 
   m.def(

@@ -193,7 +193,7 @@ def test_a_function_is_a_hosts_own_by_its_code_and_by_what_it_reads():
     assert is_own(theirs)
     assert is_own(torch.relu)
     assert not is_own(wrapped(theirs))
-    assert not is_own(scatters.library)
+    assert not is_own(scatters._suits)
     assert not is_own(functools.partial(theirs))
     moved = type(theirs)(theirs.__code__, {**theirs.__globals__}, theirs.__name__)
     assert not is_own(moved)

@@ -12,7 +12,7 @@ from torch.func import vmap
 import onehop
 from onehop import thresholds
 from onehop.integrations import rows
-from onehop.integrations.torch import scatters, segments
+from onehop.integrations.torch import kernels, scatters, segments
 from tests.integrations.same import assert_same, learned, noted, outcome
 from tests.pairs import pairwise
 
@@ -48,7 +48,7 @@ def package(monkeypatch):
         # Imported here, because it registers operators.
         replacement = importlib.import_module("tests.integrations.torch.like_torch_scatter")
         monkeypatch.setitem(sys.modules, "torch_scatter", replacement)
-        monkeypatch.setattr(scatters, "library", lambda: replacement.LIBRARY)
+        monkeypatch.setattr(kernels, "library_of", {"torch_scatter": replacement.LIBRARY}.get)
         return replacement
 
 
@@ -260,7 +260,7 @@ def test_functions_keep_their_identity_and_operators_come_back(package, served):
 
 
 def test_an_operator_of_another_library_stays_its_own(package, served, monkeypatch):
-    monkeypatch.setattr(scatters, "library", lambda: "/a folder of no code")
+    monkeypatch.setattr(kernels, "library_of", lambda _: "/a folder of no code")
     with onehop.patch(), thresholds.lifted():
         package.scatter_max(numbers(ENTRIES, 4), ANY, 0)
         assert not [name for name in onehop.patched() if "torch_scatter" in name]

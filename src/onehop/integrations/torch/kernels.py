@@ -27,8 +27,10 @@ from onehop.integrations.torch import (
     sparse_gradients,
     sparse_products,
     sparse_values,
+    spmm,
 )
 from onehop.integrations.torch.served import Served
+from onehop.loading import imported
 
 # The numbers of the dispatch keys of dense tensors, COO matrices and compressed ones, and autograd's.
 _KEYS: Any = [
@@ -39,13 +41,19 @@ _LIBRARIES = Path(torch.__file__).parent / "lib"
 _extension: Any = native.extension
 _without_torch_functions = torch._C.DisableTorchFunction
 _INDEXING, _PRODUCTS = _extension.IndexingKernels, _extension.ProductKernels
-_SPARSE, _SCATTER = _extension.SparseProductKernels, _extension.TorchScatterKernels
+_SPARSE = _extension.SparseProductKernels
+# Of packages whose operators are served while they are imported.
+_OF_PACKAGES: dict[str, Any] = {
+    scatters.PACKAGE: _extension.TorchScatterKernels,
+    spmm.PACKAGE: _extension.TorchSparseKernels,
+}
 _BY_SETTING: dict[str, tuple[Any, ...]] = {"indexing": (_INDEXING, _SPARSE), "products": (_PRODUCTS,)}
 _SERVED: dict[Any, Mapping[str, Served]] = {
     _INDEXING: {**indexing.SERVED, **sorts.SERVED},
     _PRODUCTS: dense.SERVED,
     _SPARSE: {**sparse_products.SERVED, **sparse_gradients.SERVED, **sparse_values.SERVED},
-    _SCATTER: scatters.SERVED,
+    _OF_PACKAGES[scatters.PACKAGE]: scatters.SERVED,
+    _OF_PACKAGES[spmm.PACKAGE]: spmm.SERVED,
 }
 
 
@@ -60,12 +68,19 @@ def install(settings: Settings) -> None:
         return
     for kernels in (_INDEXING, _PRODUCTS, _SPARSE):
         kernels.install() if kernels in chosen else kernels.remove()
-    library = scatters.library() if settings.indexing else None
-    _SCATTER.remove() if library is None else _SCATTER.install(library)
+    for package, kernels in _OF_PACKAGES.items():
+        library = library_of(package) if settings.indexing else None
+        kernels.remove() if library is None else kernels.install(library)
+
+
+def library_of(package: str) -> str | None:
+    """Return the folder of a package, which registers operators; None if it has not been imported."""
+    module = imported(package)
+    return None if module is None else str(Path(module.__file__).parent)
 
 
 def remove() -> None:
-    """Restores the kernels of torch and of torch_scatter."""
+    """Restores the kernels of torch and of packages."""
     for kernels in _SERVED:
         kernels.remove()
 

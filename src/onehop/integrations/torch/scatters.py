@@ -13,7 +13,6 @@ autograd, so autograd records it.
 import functools
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,21 +23,14 @@ from onehop.graph import Graph
 from onehop.integrations.torch.indexing import COST, EXACT, PLAIN, cost_of, pays
 from onehop.integrations.torch.segments import graph_of_ascending, graph_of_bounds, graph_of_rows
 from onehop.integrations.torch.served import Body, Served
-from onehop.loading import imported
 from onehop.native import WithoutMemoryError
 from onehop.ops.arg_extremum import arg_extremum
 from onehop.ops.checks import FLOATS
 from onehop.ops.contexts import context_reason, is_memory
 from onehop.ops.rows import gathered, scattered
 
-_PACKAGE = "torch_scatter"
+PACKAGE = "torch_scatter"
 _MATRIX = 2
-
-
-def library() -> str | None:
-    """Return the folder of torch_scatter, which registers the operators; None if it has not been imported."""
-    package = imported(_PACKAGE)
-    return None if package is None else str(Path(package.__file__).parent)
 
 
 def _extremum(
@@ -115,7 +107,7 @@ _BODIES: dict[str, Callable[..., Any]] = {
     "gather_csr": _gather_csr,
 }
 SERVED = {
-    f"{_PACKAGE}::{name}": Served(_left_to_package(body), f"{_PACKAGE}.{name}")
+    f"{PACKAGE}::{name}": Served(_left_to_package(body), f"{PACKAGE}.{name}")
     for name, body in _BODIES.items()
 }
 """The functions that run instead of operators, by the operator's name."""
