@@ -52,7 +52,7 @@ MODELS: Mapping[str, Callable[[], plain_sparse.Step]] = {
     "lightgcn-gowalla": partial(plain_sparse.lightgcn, 70_839, 1_027_370),
     "sgl-gowalla": partial(plain_sparse.sgl, 70_839, 1_027_370),
     "kipf-cora": partial(plain_sparse.kipf, 2_708, 5_278, 1_433, 16),
-    "kipf-pubmed": partial(plain_sparse.kipf, 19_717, 44_324, 500, 64),
+    "kipf-pubmed": partial(plain_sparse.kipf, 19_717, 44_324, 500, 16),
     "kipf-arxiv": partial(plain_sparse.kipf, 169_343, 1_157_799, 128, 128),
     "attention-12k": partial(plain_sparse.attention, 12_000, 120_000),
     "attention-100k": partial(plain_sparse.attention, 100_000, 1_000_000),

@@ -166,8 +166,10 @@ def patch(
             not installed either).
         indexing: Whether large gathers and scatters of torch (``x[index]``, ``index_select``, ``gather``,
             ``index_add``, ``scatter_add``, ``scatter_reduce``, ``segment_reduce``), their gradients, and the
-            operators of torch_scatter run as :func:`onehop.gather` and :func:`onehop.scatter`, and whether
-            torch's ``unique``, ``isin`` and stable ``sort`` of many integers run by radix.
+            operators of torch_scatter run as :func:`onehop.gather` and :func:`onehop.scatter`; whether
+            products of torch's sparse matrices, and those of torch_sparse, run as
+            :func:`onehop.aggregate`; and whether torch's ``unique``, ``isin`` and stable ``sort`` of many
+            integers run by radix.
             ``ONEHOP_INDEXING`` gives the initial value (default: yes).
 
     Returns:
