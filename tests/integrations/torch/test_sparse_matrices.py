@@ -15,6 +15,7 @@ import onehop
 from onehop import thresholds
 from onehop.graph.identity import CACHE
 from onehop.integrations.torch import matrix_edges
+from tests.integrations.same import noted
 from tests.integrations.torch.dispatched import both, patched, served, whole
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -298,6 +299,47 @@ def test_a_write_to_a_matrix_is_noticed(what: str, form: str) -> None:
         return results
 
     both(product)
+
+
+def _set(array: Any) -> None:
+    array[..., 50_001] = 5
+
+
+# Writes to one entry of a large matrix, which a sample of its contents does not show.
+WRITES: dict[str, Callable[[Tensor, Tensor], None]] = {
+    "to the array it was made from": lambda at, matrix: _set(at),
+    "to a NumPy array": lambda at, matrix: _set(at.numpy()),
+    "to its indices": lambda at, matrix: _set(matrix._indices()),
+    "to indices of a detached one": lambda at, matrix: _set(matrix.detach()._indices()),
+    "to indices of its data": lambda at, matrix: _set(matrix.data._indices()),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_write_to_a_large_matrix_is_noticed(write: str) -> None:
+    x = whole(3_000, 2)
+
+    def products() -> Any:
+        at = torch.randint(0, 3_000, (2, 100_000), generator=torch.Generator().manual_seed(0))
+        matrix = torch.sparse_coo_tensor(at, torch.ones(100_000, dtype=torch.float64), (3_000, 3_000))
+        first = matrix @ x
+        WRITES[write](at, matrix)
+        return first, matrix @ x
+
+    both(products)
+
+
+@pytest.mark.parametrize("form", ["COO", "COO not coalesced"])
+def test_the_contents_of_a_matrix_that_owns_its_indices_are_read_once(
+    form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    matrix, x = MATRICES[form](), whole(K, F).requires_grad_()
+    read = noted(monkeypatch, matrix_edges, "fingerprint", lambda array: array.numel())
+    with patched():
+        for _ in range(3):
+            torch.sparse.mm(matrix, x).sum().backward()
+            (matrix @ x).sum().backward()
+    assert len(read) == 2  # rows and columns
 
 
 def test_matrices_of_the_same_indices_share_a_graph() -> None:

@@ -1,14 +1,16 @@
 """The edges of torch's sparse matrices, recognised by their index arrays: CSR, CSC and COO.
 
-Rows are destinations, columns are sources. Every matrix object has its own version counter, which does not
-show writes through other matrices with the same arrays. A matrix that was used before and has its version is
-taken to have the same edges, and so is one whose arrays are untouched copies of cached ones. For every other
-matrix the contents of all arrays are compared, by fingerprints. So a COO matrix is also recognised if it is a
-copy of another one, or its transpose, which torch makes anew in each backward pass.
+Rows are destinations, columns are sources. A matrix and its index arrays have version counters, which do not
+show writes through other tensors with the same memory. So a matrix that was used before is taken to have the
+same edges if the versions are the same and no other tensor has the memory, and so is one whose arrays are
+untouched copies of cached ones. For every other matrix the contents of all arrays are compared, by
+fingerprints. So a COO matrix is also recognised if it is a copy of another one, or its transpose, which torch
+makes anew in each backward pass.
 """
 
+import functools
 import weakref
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -39,7 +41,7 @@ class MatrixEdges:
             one was made.
         derived: Results derived from the edges or their transpose and from values, with a fingerprint of the
             values, by key.
-        matrices: The matrices that have these edges, and their versions when that was checked.
+        matrices: The matrices that have these edges, and the versions of each when that was checked.
     """
 
     contents: Contents
@@ -87,10 +89,10 @@ def recognised(matrix: Tensor) -> Recognised:
     key = ("edges of a sparse matrix", matrix.layout is torch.sparse_coo, shape)
     known = _known(matrix, arrays, key)
     if known is None:
-        version, noted = matrix._version, Noted(*arrays, any_owner=True)
+        versions, noted = _versions(matrix, arrays), Noted(*arrays, any_owner=True)
         known = _with_contents(arrays, shape)
         CACHE.store(noted, key, known)
-        known.edges.matrices[matrix] = version
+        known.edges.matrices[matrix] = versions
     return Recognised(known.edges, is_csc != known.is_transposed)
 
 
@@ -126,13 +128,45 @@ def _known(matrix: Tensor, arrays: tuple[Tensor, ...], key: Hashable) -> Recogni
     known: Recognised | None = remembered(*arrays, key=key, any_owner=True)
     if known is None or (are_copies and not config.full_check()):
         return known
-    if known.edges.matrices.get(matrix) == matrix._version and not config.full_check():
-        return known
-    version = matrix._version
+    versions = _versions(matrix, arrays)
+    if known.edges.matrices.get(matrix) == versions and not config.full_check():
+        uses = _uses_of_own(matrix.layout is torch.sparse_coo, _makes_no_views(_VIEWS))
+        # A loop, because a generator is a call for each array, and small graphs notice.
+        is_own = uses is not None
+        for array in arrays:
+            is_own = is_own and _use_count(array.untyped_storage()._cdata) == uses
+        if is_own:
+            return known
     if _turned_if(known.is_transposed, _contents_of(arrays)) != known.edges.contents:
         return None
-    known.edges.matrices[matrix] = version
+    known.edges.matrices[matrix] = versions
     return known
+
+
+def _versions(matrix: Tensor, arrays: tuple[Tensor, ...]) -> tuple[int, ...]:
+    return matrix._version, *[array._version for array in arrays]
+
+
+_use_count: Callable[[int], int] = getattr(torch._C, "_storage_Use_Count", lambda _: 0)
+
+
+# Inside a kernel, torch hands out the arrays of a matrix themselves, elsewhere views of them.
+_VIEWS = torch._C.DispatchKey.ADInplaceOrView
+_makes_no_views: Callable[[Any], bool] = torch._C._dispatch_tls_is_dispatch_key_excluded
+
+
+@functools.cache
+def _uses_of_own(is_coo: bool, _makes_no_views: bool) -> int | None:
+    """How often the storage of an index array is used if one matrix has it; None if torch does not tell.
+
+    It is counted once for each kind of context, in that context.
+    """
+    ends, ones = torch.zeros(2, 1, dtype=torch.int64, device="cpu"), torch.ones(1, device="cpu")
+    matrix = torch.sparse_coo_tensor(ends, ones, (1, 1), device="cpu", check_invariants=False)
+    del ends
+    matrix = matrix if is_coo else matrix.to_sparse_csr()
+    array = arrays_of(matrix)["indices" if is_coo else "rowptr"]
+    return _use_count(array.untyped_storage()._cdata) or None
 
 
 def graph_of(matrix: Tensor, known: Recognised, turned: bool = False) -> Graph:
