@@ -48,7 +48,7 @@ class EdgeColumns:
 
     @property
     def are_valid(self) -> bool:
-        """Whether no number is negative or takes more than 31 bits."""
+        """True if no number is negative or takes more than 31 bits."""
         return 0 < self.num_nodes <= _MOST_NODES
 
     def sorted(self, *, mirrored: bool = False, numbered: bool = False) -> "SortedEdges":
@@ -133,7 +133,7 @@ class SortedEdges:
 
     @property
     def has_duplicates(self) -> bool:
-        """Whether an edge is repeated."""
+        """True if an edge is repeated."""
         return bool(self._keys.distinct < self._keys.count)
 
     def edge_index(self, *, once: bool) -> Tensor:
@@ -160,7 +160,7 @@ class SortedEdges:
 
     @cached_property
     def counts(self) -> Tensor:
-        """How often each distinct edge occurs, [E'], int64."""
+        """The number of occurrences of each distinct edge, [E'], int64."""
         return self._written(self._keys.write_counts, self._keys.distinct)
 
     def _written(self, write: Callable[[int, int], None], count: int) -> Tensor:

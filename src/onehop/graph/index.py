@@ -29,7 +29,7 @@ class IndexRows:
 
     @property
     def ascends(self) -> bool:
-        """Whether no entry is smaller than the entry before."""
+        """True if no entry is smaller than the entry before."""
         if self._ascends is None:
             self._ascends = bool((self.numbers[1:] >= self.numbers[:-1]).all())
         return self._ascends

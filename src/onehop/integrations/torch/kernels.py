@@ -87,7 +87,11 @@ def remove() -> None:
 
 def replaced() -> list[str]:
     """Return the names of the operators of which a kernel is replaced now."""
-    names = [f"torch.ops.{name.replace('::', '.')}" for kernels in _SERVED for name in kernels.installed()]
+    names = [
+        f"torch.ops.{name.replace('::', '.')}{' (sparse)' if kernels is _SPARSE else ''}"
+        for kernels in _SERVED
+        for name in kernels.installed()
+    ]
     return list(dict.fromkeys(names))
 
 

@@ -157,7 +157,7 @@ _makes_no_views: Callable[[Any], bool] = torch._C._dispatch_tls_is_dispatch_key_
 
 @functools.cache
 def _uses_of_own(is_coo: bool, _makes_no_views: bool) -> int | None:
-    """How often the storage of an index array is used if one matrix has it; None if torch does not tell.
+    """The number of users of an index array's storage if one matrix has it; None if torch does not tell.
 
     It is counted once for each kind of context, in that context.
     """

@@ -28,6 +28,9 @@ def product(matrix: Tensor, x: Tensor) -> Tensor | None:
     """
     if matrix.layout not in LAYOUTS or x.layout is not torch.strided or context_reason() is not None:
         return None
+    # Otherwise the error is that of another operator.
+    if matrix.dtype is not x.dtype or matrix.shape[1:] != x.shape[:1] or x.dim() != 2:
+        return None
     if not (matrix.requires_grad and torch.is_grad_enabled()):
         return torch.mm(matrix, x)
     return _differentiable(matrix, x)

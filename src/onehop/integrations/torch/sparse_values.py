@@ -1,4 +1,4 @@
-"""What surrounds a sparse product: the sum of repeated entries, and the softmax of rows or columns.
+"""Operations around a sparse product: the sum of repeated entries, and the softmax of rows or columns.
 
 Each function has the arguments of torch's kernel for COO matrices, and returns None where that has to run.
 """
