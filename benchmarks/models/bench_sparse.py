@@ -72,7 +72,8 @@ def products(order: Row) -> list[Row]:
     grad = torch.randn(size.nodes, size.width, generator=generator)
     shape = (size.nodes, size.nodes)
     coo = torch.sparse_coo_tensor(at, values, shape).coalesce()
-    csr = coo.to_sparse_csr()
+    # With indices of its own, as a program has that keeps one of the two.
+    csr = coo.clone().to_sparse_csr()
     mixed = torch.randperm(at.size(1), generator=generator)
     scattered = torch.sparse_coo_tensor(at[:, mixed], values[mixed], shape)
     graph = onehop.Graph.from_edge_index(at.flip(0), size=shape)
