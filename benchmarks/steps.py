@@ -95,7 +95,7 @@ STEPS = (
     ),
     Step(
         "sparse",
-        1.5,
+        2.7,
         "benchmarks.models.bench_sparse",
         "--rounds 3 --graphs cora,gowalla",
         "--rounds 1 --graphs cora --models kipf-cora",
