@@ -155,7 +155,8 @@ def gsddmm(
         "the features of the two ends differ in shape, or have heads of heads",
     )
     _record_of_edges(structure, source, "dot product of the ends")
-    return sddmm(structure.graph, target, source).unsqueeze(-1)
+    products: Tensor = sddmm(structure.graph, target, source)
+    return products.unsqueeze(-1)
 
 
 def edge_softmax_internal(_: Any, gidx: Any, logits: Any, eids: Any = ALL, norm_by: str = "dst") -> Tensor:

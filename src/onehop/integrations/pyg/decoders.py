@@ -61,7 +61,7 @@ def inner_product(_: Any, decoder: Any, z: Any, edge_index: Any, sigmoid: Any = 
     graph = graph_of(edge_index, len(z), len(z), forwards=True)
     if graph is None:
         return None
-    products = sddmm(graph, z, z)
+    products: Tensor = sddmm(graph, z, z)
     return products.sigmoid() if sigmoid else products
 
 
