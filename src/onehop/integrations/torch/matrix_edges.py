@@ -130,7 +130,7 @@ def _known(matrix: Tensor, arrays: tuple[Tensor, ...], key: Hashable) -> Recogni
         return known
     versions = _versions(matrix, arrays)
     if known.edges.matrices.get(matrix) == versions and not config.full_check():
-        uses = _uses_of_own(matrix.layout is torch.sparse_coo, _makes_no_views(_VIEWS))
+        uses = _uses_of_own(matrix.layout is torch.sparse_coo, _is_in_kernel(_VIEWS))
         # A loop, because a generator is a call for each array, and small graphs notice.
         is_own = uses is not None
         for array in arrays:
@@ -152,14 +152,14 @@ _use_count: Callable[[int], int] = getattr(torch._C, "_storage_Use_Count", lambd
 
 # Inside a kernel, torch hands out the arrays of a matrix themselves, elsewhere views of them.
 _VIEWS = torch._C.DispatchKey.ADInplaceOrView
-_makes_no_views: Callable[[Any], bool] = torch._C._dispatch_tls_is_dispatch_key_excluded
+_is_in_kernel: Callable[[Any], bool] = torch._C._dispatch_tls_is_dispatch_key_excluded
 
 
 @functools.cache
-def _uses_of_own(is_coo: bool, _makes_no_views: bool) -> int | None:
+def _uses_of_own(is_coo: bool, in_kernel: bool) -> int | None:
     """The number of users of an index array's storage if one matrix has it; None if torch does not tell.
 
-    It is counted once for each kind of context, in that context.
+    It is counted for a matrix of one entry, once in a kernel and once elsewhere.
     """
     ends, ones = torch.zeros(2, 1, dtype=torch.int64, device="cpu"), torch.ones(1, device="cpu")
     matrix = torch.sparse_coo_tensor(ends, ones, (1, 1), device="cpu", check_invariants=False)
