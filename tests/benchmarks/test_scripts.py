@@ -197,7 +197,7 @@ def test_cases_of_many_kinds_on_pyg(case: str) -> None:
             "XConv needs pyg-lib, or torch_cluster before PyG 2.8; Nothing is no layer of PyG",
         ),
     ],
-    ids=["bfloat16", "dropout", "small", "convs"],
+    ids=["bfloat16", "dropout", "sparse", "small", "convs"],
 )
 def test_names_that_a_script_does_not_know(benchmark: Benchmark, arguments: str, said: str) -> None:
     with pytest.raises(SystemExit, match=said):
