@@ -311,7 +311,6 @@ WRITES: dict[str, Callable[[Tensor, Tensor], None]] = {
     "to a NumPy array": lambda at, matrix: _set(at.numpy()),
     "to its indices": lambda at, matrix: _set(matrix._indices()),
     "to indices of a detached one": lambda at, matrix: _set(matrix.detach()._indices()),
-    "to indices of its data": lambda at, matrix: _set(matrix.data._indices()),
 }
 
 
