@@ -14,11 +14,9 @@ from torch import Tensor
 
 from onehop.integrations.torch.matrix_edges import graph_of, recognised
 from onehop.integrations.torch.served import Served
-from onehop.integrations.torch.sparse_products import LAYOUTS
-from onehop.ops.contexts import context_reason, is_numbers
+from onehop.integrations.torch.sparse_products import LAYOUTS, suit
+from onehop.ops.contexts import context_reason
 from onehop.ops.sddmm import sddmm
-
-_DTYPES = (torch.float32, torch.float64)
 
 
 def product(matrix: Tensor, x: Tensor) -> Tensor | None:
@@ -48,18 +46,9 @@ def sum_with_product(matrix: Tensor, x: Tensor, added: Tensor, is_added: bool) -
 
 
 def _differentiable(matrix: Tensor, x: Tensor) -> Tensor | None:
-    suits = (
-        matrix.layout is torch.sparse_coo
-        and matrix.dim() == x.dim() == 2
-        and matrix.dense_dim() == 0
-        and matrix.dtype is x.dtype
-        and matrix.dtype in _DTYPES
-        and matrix.size(1) == x.size(0)
-        and matrix._nnz() > 0
-        and x.numel() > 0
-        and is_numbers(x)
-    )
-    return _Product.apply(matrix, x) if suits else None  # type: ignore[no-untyped-call]
+    is_coo = matrix.layout is torch.sparse_coo and matrix.dense_dim() == 0
+    fits = is_coo and suit(matrix, x) and matrix.size(1) == x.size(0)
+    return _Product.apply(matrix, x) if fits else None  # type: ignore[no-untyped-call]
 
 
 class _Product(torch.autograd.Function):

@@ -48,7 +48,7 @@ def product_with_vector(matrix: Tensor, x: Tensor) -> Tensor | None:
 
 def _over_edges(matrix: Tensor, dense: Tensor, from_right: bool) -> Tensor | None:
     """[N, M]: matrix @ dense; or dense @ matrix, if the matrix comes from the right."""
-    if not _suit(matrix, dense):
+    if not suit(matrix, dense):
         return None
     x = dense.t() if from_right else dense
     values = matrix._values() if matrix.layout is torch.sparse_coo else matrix.values()
@@ -83,7 +83,8 @@ def _over_edges(matrix: Tensor, dense: Tensor, from_right: bool) -> Tensor | Non
     )
 
 
-def _suit(matrix: Tensor, dense: Tensor) -> bool:
+def suit(matrix: Tensor, dense: Tensor) -> bool:
+    """Return whether the product of a sparse matrix and a dense one can run over a graph."""
     return (
         dense.layout is torch.strided
         and matrix.layout in LAYOUTS
