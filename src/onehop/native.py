@@ -61,7 +61,7 @@ def address(tensor: torch.Tensor) -> int:
 
     Raises:
         BackendError: The tensor is on another device, which native code cannot read. On "meta" the address
-            would be 0, which stands for an omitted operand.
+            would be 0, which represents an omitted operand.
         WithoutMemoryError: The tensor is on the CPU, but its address is 0.
     """
     if not tensor.is_cpu:

@@ -43,7 +43,7 @@ Name = tuple[int, int, tuple[int, torch.Size, tuple[int, ...], torch.dtype]]
 
 It has the id of the storage; the id of the tensor or, for a view, of its base, because every ``t[0]`` is a
 new object; and the part of the storage that the tensor uses. The second entry distinguishes ``t`` from
-``t.data``, which share a storage but have separate version counters. It is 0 if the name stands for any
+``t.data``, which share a storage but have separate version counters. It is 0 if the name represents any
 tensor with this part of the storage.
 """
 
@@ -53,7 +53,7 @@ class Noted:
 
     Args:
         *tensors: The tensors, in an order that the caller chooses.
-        any_owner: Whether each stands for every tensor with the same part of the same storage, such as the
+        any_owner: Whether each represents every tensor with the same part of the same storage, such as the
             index arrays of two sparse matrices. These have separate version counters, so the counters are
             ignored, and the caller has to check the contents.
         whole: Whether to compare all contents at each lookup, by a hash, instead of a sample.

@@ -1,4 +1,4 @@
-"""Handles of graphs: tensors that stand for graphs in programs that look up their graphs when they run.
+"""Handles of graphs: tensors that represent graphs in programs that look up their graphs when they run.
 
 A compiled program is made once and runs on any ``edge_index``, so it cannot name its graph by a number. It
 can pass on only tensors: from the operator that looks up the graph to operators that use it, and from the

@@ -2,7 +2,7 @@
 
 ``torch.autograd.grad(is_grads_batched=True)``, and with it the vectorized Jacobian and Hessian of
 ``torch.autograd.functional``, uses the older of torch's two vmaps; ``torch.vmap`` over
-``torch.autograd.grad`` uses the newer one. In both, a tensor of a backward pass stands for a batch of tensors
+``torch.autograd.grad`` uses the newer one. In both, a tensor of a backward pass represents a batch of tensors
 and has no memory of its own. Here the batch becomes a dimension again, over which kernels can run.
 """
 
@@ -27,7 +27,7 @@ Dims = Sequence[int | None]
 in_older_vmap: Callable[[], bool] = partial(
     torch._C._dispatch_tls_is_dispatch_key_included, torch._C._dispatch_key_parse("VmapMode")
 )
-"""Return whether the older vmap is running, so that any tensor may stand for a batch."""
+"""Return whether the older vmap is running, so that any tensor may represent a batch."""
 
 
 def one_by_one(call: Callable[..., Any], size: int, dims: Dims, args: Sequence[Any]) -> Any:
@@ -65,10 +65,10 @@ def over_older_batch(over: Callable[[int, Dims, Sequence[Any]], Any], args: Sequ
     Args:
         over: Takes the size of the batch, its dimension in each argument, and the arguments with that
             dimension; returns tensors with the batch as first dimension.
-        args: The arguments; at least one of them stands for a batch.
+        args: The arguments; at least one of them represents a batch.
 
     Returns:
-        The results of ``over``, as tensors that stand for batches again.
+        The results of ``over``, as tensors that represent batches again.
     """
     levels = [_innermost_level(arg) if isinstance(arg, Tensor) else 0 for arg in args]
     innermost = max(levels)
@@ -105,7 +105,7 @@ def for_each(function: Callable[..., tuple[Tensor, ...]], *args: Any) -> tuple[T
 
     Args:
         function: The function, which reads and writes memory itself.
-        args: Tensors, which may stand for batches, or None.
+        args: Tensors, which may represent batches, or None.
     """
     results: tuple[Tensor, ...]
     if torch._C._are_functorch_transforms_active():

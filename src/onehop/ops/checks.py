@@ -17,7 +17,7 @@ FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 def check_graph(graph: object) -> None:
-    """Raises unless ``graph`` is a Graph, or stands for one in a program."""
+    """Raises unless ``graph`` is a Graph, or represents one in a program."""
     if not isinstance(graph, _GRAPHS):
         raise ArgumentError(
             f"graph: expected an onehop.Graph, got {type(graph).__name__}; "

@@ -45,7 +45,7 @@ WRAPPED = "an operand was made inside a transform (vmap, grad, jvp)"
 
 
 def wraps(*tensors: torch.Tensor | None) -> bool:
-    """Return whether a tensor stands for others in a transform, which may have ended; it has no memory."""
+    """Return whether a tensor represents others in a transform, which may have ended; it has no memory."""
     older = in_older_vmap()
     for tensor in tensors:
         if tensor is not None and (is_wrapped(tensor) or (older and _is_batched(tensor))):

@@ -176,7 +176,7 @@ class Operator(Generic[C]):
         """
         inner = call[0] if self._nested else call
         x = inner[0]
-        # In the older vmap, any argument may stand for a batch. This is tested last, because torch.compile
+        # In the older vmap, any argument may represent a batch. This is tested last, because torch.compile
         # cannot trace it.
         if not is_plain(x) or in_older_vmap():
             return self._through_dispatcher(call)

@@ -31,7 +31,7 @@ from onehop.integrations.rows import Function, is_own, replaced
 from onehop.ops.contexts import context_reason
 
 _F = TypeVar("_F", bound=Function)
-# torch stores a string constant directly, so an empty string stands for None. The cast is needed because
+# torch stores a string constant directly, so an empty string represents None. The cast is needed because
 # torch's decorator has no type annotations.
 _constant = cast(Callable[[_F], _F], torch._dynamo.assume_constant_result)
 

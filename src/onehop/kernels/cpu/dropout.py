@@ -26,7 +26,7 @@ def draw(state: Tensor, p: float, x: Tensor | None, out: Tensor, mask: Tensor | 
     Args:
         state: The result of ``torch.Generator.get_state``; it is advanced past the drawn numbers.
         p: The probability of 0, between 0 and 1.
-        x: The operand; None stands for ones.
+        x: The operand; None means ones.
         out: The result, of the dtype of ``x``, which is one of the keys of :data:`onehop.native.DTYPE_CODES`.
         mask: A mask from :func:`empty_mask`, which gets 1 for each kept element; None if no mask is needed.
 

@@ -97,7 +97,7 @@ def _reduction(layer: Any) -> str:
 def _operands(layer: Any, x: Any) -> tuple[Tensor | None, Tensor | None, tuple[int, int]]:
     """Return the sources' features, the destinations' own features, and the numbers of both nodes.
 
-    Features of None stand for one-hot vectors, whose products are rows of the matrices.
+    Features of None represent one-hot vectors, whose products are rows of the matrices.
     """
     if x is None:
         nodes = layer.in_channels_l

@@ -117,7 +117,7 @@ class Derived:
     """Tensors that were made from an edge_index; only the cache holds them.
 
     Attributes:
-        tensors: The tensors; None stands for the edge_index itself, which the cache must not hold.
+        tensors: The tensors; None represents the edge_index itself, which the cache must not hold.
         scale: [N]: the second tensor is, for each edge, the product of its ends' numbers; None if it is not
             such a product, or the numbers are unknown.
         graph: The graph of the first tensor after a layer has aggregated over it; the cache of graphs holds

@@ -131,7 +131,7 @@ def projected(
 
 
 def _is_traced(tensor: Any) -> bool:
-    """Return whether a tensor stands for a plain tensor while a program is traced."""
+    """Return whether a tensor represents a plain tensor while a program is traced."""
     return type(tensor) in TRACED and compiling()
 
 
