@@ -58,12 +58,12 @@ def compare(layer: Any, *args: Any, errors: bool = False, **kwargs: Any) -> None
 @each_layer
 def test_values_and_gradients_without_a_graph(name: str) -> None:
     layer = layer_of(name)
-    for count in (1, 30, 200):
+    for count in (1, 30, 200, 600):
         compare(layer, features(), some_edges(count))
     onehop.clear_cache()
     with onehop.patch():
-        assert "fast: " in str(onehop.explain(layer, features(), some_edges(30)))
-        layer(features(), some_edges(30))
+        assert "fast: " in str(onehop.explain(layer, features(), some_edges(600)))
+        layer(features(), some_edges(600))
     assert not onehop.cache_info().entries
 
 
@@ -100,6 +100,35 @@ def test_bipartite_attention(kind: Any) -> None:
     edges = torch.stack([some_edges(30)[0], some_edges(30, 5)[1]])
     options = {} if kind is conv.TransformerConv else {"add_self_loops": False}
     compare(kind((WIDTH, WIDTH), 4, heads=2, **options), (features(), features(5)), edges)
+
+
+@pytest.mark.parametrize("name", ["Graph unweighted", "GIN", "GCN unnormalised", "SAGE sum"])
+@pytest.mark.parametrize("recorded", [True, False])
+def test_the_smallest_recorded_sums_run_torchs_operators(name: str, recorded: bool) -> None:
+    # A bound of native code, with one edge less and one at it.
+    layer, bound = layer_of(name), thresholds.ORDINARY.few_edges // 8
+    for count, is_tiny in ((bound - 1, True), (bound, False)):
+        x = features().requires_grad_(recorded)
+        edges = some_edges(count)
+        compare(layer, x, edges)
+        with torch.set_grad_enabled(recorded), onehop.patch():
+            reason = "so few edges" in str(onehop.explain(layer, x, edges))
+            for _ in range(2):
+                out = layer(x, edges)
+        assert reason == (recorded and is_tiny)
+        assert _has_node(out, "_SumBackward") == (recorded and not is_tiny)
+
+
+def _has_node(out: Tensor, name: str) -> bool:
+    """Whether a backward pass would call a node of this name."""
+    nodes = [out.grad_fn]
+    while nodes:
+        node = nodes.pop()
+        if node is not None:
+            if name == node.name():
+                return True
+            nodes += [each for each, _ in node.next_functions]
+    return False
 
 
 def test_sizes_at_the_bounds() -> None:

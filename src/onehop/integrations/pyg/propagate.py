@@ -44,8 +44,8 @@ def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
         if (
             record is not None
             and record.left is in_force.now.logged
-            and not record.serves_few
             and tiny(edge_index)
+            and (not record.serves_few or record.is_recorded_sum(self, kwargs))
             and not listener.live
             and type(kwargs.get("alpha")) is not promised
             and divided.provided is None
@@ -74,7 +74,12 @@ def _propagate(
     # The size is tested first, with few calls: compared with sums over few edges, any other test takes
     # noticeable time.
     served = (
-        record is not None and record.serves_few and type(layer._modules.get("aggr_module")) in REDUCTIONS
+        record is not None
+        and record.serves_few
+        and type(layer._modules.get("aggr_module")) in REDUCTIONS
+        and not (
+            record.weights is not None and are_tiny(edge_index) and record.is_recorded_sum(layer, operands)
+        )
     )
     if record is not None and (is_listed if served else is_small)(call):
         out = over_few(call) if served else None

@@ -39,6 +39,8 @@ from onehop.integrations.pyg.rules import fused_functions, own_message
 from onehop.integrations.pyg.rules.aggregators import REDUCTIONS, aggregator_reason
 from onehop.integrations.pyg.rules.own_message import MASK, OwnMessage
 from onehop.integrations.pyg.signals import Signals, folded
+from onehop.integrations.pyg.small_graphs import NOT_RUN
+from onehop.loading import DISTRIBUTED
 from onehop.ops.contexts import context_reason
 
 FEW = "few edges, without a graph"
@@ -88,10 +90,23 @@ def over_few(call: Call) -> Any:
 
 
 def aggregated_over_few(layer: Any, edge_index: Any, operands: dict[str, Any]) -> Any:
-    """Return the result of a layer's ``propagate`` over few edges; None if PyG's code has to run."""
+    """Return the result of a layer's ``propagate`` over few edges; None if PyG's ``propagate`` has to run."""
     record = record_of(layer)
-    served = record is not None and record.serves_few
-    return over_few(Call(layer, record, edge_index, operands)) if served else None
+    if record is None or not record.serves_few:
+        return None
+    if not are_tiny(edge_index) or not record.is_recorded_sum(layer, operands):
+        return over_few(Call(layer, record, edge_index, operands))
+    # The first such call logs in propagate that PyG's operators run.
+    is_logged = record.left is session.now.logged and not reports.listener.live
+    if (
+        record.steps is None
+        or not is_logged
+        or DISTRIBUTED.provided is not None
+        or context_reason() is not None
+    ):
+        return None
+    out = record.steps.run(layer, edge_index, operands)
+    return None if out is NOT_RUN else out
 
 
 # A plan
