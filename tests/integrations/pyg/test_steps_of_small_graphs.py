@@ -29,22 +29,26 @@ CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 FORWARDS, BACKWARDS = "source_to_target", "target_to_source"
 
 
-class OwnSteps(gnn.MessagePassing):
-    """An aggregate and an update of its own."""
+class OwnUpdate(gnn.MessagePassing):
+    """An update of its own."""
 
     def forward(self, x: Tensor, edge_index: Tensor, w: Tensor) -> Any:
         return self.propagate(edge_index, x=x, w=w)
 
-    def message(self, x_j: Tensor) -> Tensor:
-        return x_j + 1
+    def message(self, x_j: Tensor, w: Tensor) -> Tensor:
+        return x_j * w + 1
+
+    def update(self, inputs: Tensor, x: Tensor, x_i: Tensor, size_j: Rows, factor: float = 3.0) -> Any:
+        return inputs * factor + x, x_i, size_j
+
+
+class OwnSteps(OwnUpdate):
+    """An aggregate of its own, too."""
 
     def aggregate(
         self, inputs: Tensor, index: Tensor, w: Tensor, x_i: Tensor, dim_size: Rows = None
     ) -> Tensor:
         return torch.zeros(dim_size or 0, WIDTH).index_add(0, index, inputs * w * x_i)
-
-    def update(self, inputs: Tensor, x: Tensor, size_j: Rows, factor: float = 3.0) -> Any:
-        return inputs * factor + x, size_j
 
 
 class ReturnsNone(gnn.MessagePassing):
@@ -116,13 +120,15 @@ def test_everything_that_is_collected(aggr: Any, flow: str, dtype: torch.dtype, 
         numbers(NODES, WIDTH, seed=1, dtype=dtype),
         numbers(EDGES, 1, dtype=dtype),
     )
+    # Other aggregators take so long that PyG's checks do not matter.
+    is_plain = aggr in ("sum", "mean", "max")
     compare(lambda: layer(x, some_edges(), z, attr), Everything)
-    assert ran
+    assert bool(ran) == is_plain
     for each in (x, z, attr):
         each.requires_grad_()
     del ran[:]
     compare(trained(layer, x, some_edges(), z, attr), Everything)
-    assert ran
+    assert bool(ran) == is_plain
 
 
 OTHER_DTYPES = [torch.int64, torch.int32, torch.complex64, torch.float16]
@@ -267,8 +273,10 @@ def test_other_operands() -> None:
 
 def test_steps_of_its_own(ran: list[str]) -> None:
     x, w = numbers(NODES, WIDTH).requires_grad_(), numbers(EDGES, 1).requires_grad_()
+    compare(lambda: OwnUpdate()(x, some_edges(), w))
+    assert ran == ["OwnUpdate"] * 3
     compare(lambda: OwnSteps()(x, some_edges(), w))
-    assert ran == ["OwnSteps"] * 3
+    assert ran == ["OwnUpdate"] * 3
 
 
 def test_a_layer_without_a_result_runs_once(ran: list[str]) -> None:

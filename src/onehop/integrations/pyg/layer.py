@@ -23,6 +23,7 @@ from onehop.integrations import session
 from onehop.integrations.pyg.conditions import PLAIN_STEPS, STEPS, check_layer
 from onehop.integrations.pyg.leave import Leave, leave_if, need
 from onehop.integrations.pyg.rules import Rule, rules
+from onehop.integrations.pyg.rules.aggregators import REDUCTIONS
 from onehop.integrations.pyg.rules.own_message import ExplainedMessage, OwnMessage
 from onehop.integrations.pyg.small_graphs import Steps, steps_of
 from onehop.integrations.rows import is_own, replaced
@@ -207,15 +208,18 @@ class ClassRecord:
         self.own_message = OwnMessage(kind, self.names, self.plain)
         self.explained = ExplainedMessage(kind, self.names, self.plain)
 
-    def is_recorded_sum(self, layer: Any, operands: dict[str, Any]) -> bool:
-        """Return whether a call sums the sources' features without weights and records their gradient.
+    def leaves_fewest(self, layer: Any, operands: dict[str, Any]) -> bool:
+        """Return whether torch's operators reduce the fewest edges as fast as one native call.
 
-        For the fewest edges, torch's two operators take less time than a backward pass in Python.
+        They do if the layer's aggregator is not a plain reduction, and for sums without weights whose
+        gradient is recorded: torch's two operators take less time than a backward pass in Python.
 
         Args:
             layer: The layer.
             operands: The keyword operands of ``propagate``.
         """
+        if not self.serves_few or type(layer._modules.get("aggr_module")) not in REDUCTIONS:
+            return True
         if self.weights is None or layer.aggr not in _SUMS or not torch.is_grad_enabled():
             return False
         for name in self.weights:

@@ -45,7 +45,7 @@ def wrap(theirs: Propagate, traced: Propagate) -> Propagate:
             record is not None
             and record.left is in_force.now.logged
             and tiny(edge_index)
-            and (not record.serves_few or record.is_recorded_sum(self, kwargs))
+            and record.leaves_fewest(self, kwargs)
             and not listener.live
             and type(kwargs.get("alpha")) is not promised
             and divided.provided is None
@@ -77,9 +77,7 @@ def _propagate(
         record is not None
         and record.serves_few
         and type(layer._modules.get("aggr_module")) in REDUCTIONS
-        and not (
-            record.weights is not None and are_tiny(edge_index) and record.is_recorded_sum(layer, operands)
-        )
+        and (record.weights is None or not are_tiny(edge_index) or not record.leaves_fewest(layer, operands))
     )
     if record is not None and (is_listed if served else is_small)(call):
         out = over_few(call) if served else None

@@ -15,6 +15,7 @@ from torch_geometric.nn import MessagePassing
 
 from onehop.integrations.pyg.conditions import layer_reason, reduction_of
 from onehop.integrations.pyg.edges.few import DTYPES, NOT_SERVED, are_few
+from onehop.integrations.pyg.rules.aggregators import REDUCTIONS
 from onehop.integrations.pyg.rules.own_message import parameters_of
 from onehop.ops import few
 from onehop.ops.contexts import context_reason
@@ -25,7 +26,7 @@ _OF_EDGES = ("edge_index", "index", "edge_index_i", "edge_index_j", "size_i", "s
 # For these arguments, PyG passes what only a matrix has, or a list that a layer may write to.
 _OF_OTHERS = ("adj_t", "size")
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-_FUNCTIONS = ("message", "aggregate", "update")
+_FUNCTIONS = ("message", "update")
 # Names in the code of functions that inspect their caller, which should be PyG's propagate.
 _CALLERS = {"_getframe", "currentframe", "inspect", "traceback", "extract_stack", "format_stack"}
 _MATRIX = 2
@@ -42,23 +43,21 @@ class Steps:
         lifted: The arguments with a node's row for each edge: their operand and the end of the edge.
         defaults: The default values of other arguments, and None for ``ptr``, which a list of edges lacks.
         message: The names of the message's arguments.
-        aggregate: The argument names of the class's own ``aggregate``; None if it is PyG's.
         update: The argument names of the class's own ``update``; None if it is PyG's.
     """
 
-    __slots__ = ("aggregate", "defaults", "lifted", "message", "operands", "update")
+    __slots__ = ("defaults", "lifted", "message", "operands", "update")
 
     def __init__(
         self,
         operands: Set[str],
         message: tuple[inspect.Parameter, ...],
-        aggregate: tuple[inspect.Parameter, ...] | None,
         update: tuple[inspect.Parameter, ...] | None,
     ) -> None:
         self.operands = frozenset(operands)
         self.lifted: dict[str, tuple[str, int]] = {}
         self.defaults: dict[str, Any] = {"ptr": None}
-        for parameter in (*message, *(aggregate or ()), *(update or ())):
+        for parameter in (*message, *(update or ())):
             name = parameter.name
             if name in _OF_EDGES or name in self.operands or name == "ptr":
                 continue
@@ -67,7 +66,6 @@ class Steps:
             else:
                 self.defaults[name] = parameter.default
         self.message = _names(message)
-        self.aggregate = None if aggregate is None else _names(aggregate)
         self.update = None if update is None else _names(update)
 
     def run(self, layer: Any, edge_index: Any, operands: dict[str, Any]) -> Any:
@@ -88,10 +86,7 @@ class Steps:
         if collected is None:
             return NOT_RUN
         out = layer.message(**{name: collected[name] for name in self.message})
-        if self.aggregate is not None:
-            out = layer.aggregate(out, **{name: collected[name] for name in self.aggregate})
-        else:
-            out = _aggregated(layer, out, collected["index"], collected["dim_size"])
+        out = _aggregated(layer, out, collected["index"], collected["dim_size"])
         if self.update is None:
             return out
         return layer.update(out, **{name: collected[name] for name in self.update})
@@ -126,22 +121,26 @@ class Steps:
 
 
 def steps_of(kind: Any, operands: Set[Any]) -> Steps | None:
-    """Return the steps of a class; None if PyG collects arguments that are not collected here.
+    """Return the steps of a class; None if PyG's ``propagate`` has to run them.
+
+    It does if the class has its own ``aggregate``, which takes most of the time, or if PyG collects arguments
+    that are not collected here.
 
     Args:
         kind: The class; PyG rendered its ``propagate`` for its functions.
         operands: The names of the operands that ``propagate`` gets, except ``size``.
     """
+    if kind.aggregate is not MessagePassing.aggregate:
+        return None
     message = parameters_of(kind.message, 1)
-    aggregate = parameters_of(kind.aggregate, 2) if kind.aggregate is not MessagePassing.aggregate else None
     update = parameters_of(kind.update, 2) if kind.update is not MessagePassing.update else None
-    parameters = (*message, *(aggregate or ()), *(update or ()))
+    parameters = (*message, *(update or ()))
     if any(each.kind not in _NAMED or each.name in _OF_OTHERS for each in parameters):
         return None
     codes = [getattr(getattr(kind, name), "__code__", None) for name in _FUNCTIONS]
     if any(code is None or not _CALLERS.isdisjoint(code.co_names) for code in codes):
         return None
-    return Steps(operands, message, aggregate, update)
+    return Steps(operands, message, update)
 
 
 def as_pyg(theirs: Any, record: Any, layer: Any, edge_index: Any, args: Any, operands: dict[str, Any]) -> Any:
@@ -156,7 +155,13 @@ def as_pyg(theirs: Any, record: Any, layer: Any, edge_index: Any, args: Any, ope
         operands: The keyword operands.
     """
     steps = record.steps
-    if steps is not None and not args and context_reason() is None and record.holds(type(layer)):
+    if (
+        steps is not None
+        and type(layer._modules.get("aggr_module")) in REDUCTIONS
+        and not args
+        and context_reason() is None
+        and record.holds(type(layer))
+    ):
         out = steps.run(layer, edge_index, operands)
         if out is not NOT_RUN:
             return out

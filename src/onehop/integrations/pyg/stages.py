@@ -94,7 +94,7 @@ def aggregated_over_few(layer: Any, edge_index: Any, operands: dict[str, Any]) -
     record = record_of(layer)
     if record is None or not record.serves_few:
         return None
-    if not are_tiny(edge_index) or not record.is_recorded_sum(layer, operands):
+    if not are_tiny(edge_index) or not record.leaves_fewest(layer, operands):
         return over_few(Call(layer, record, edge_index, operands))
     # The first such call logs in propagate that PyG's operators run.
     is_logged = record.left is session.now.logged and not reports.listener.live

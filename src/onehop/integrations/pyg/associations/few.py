@@ -8,7 +8,6 @@ from torch import Tensor
 from torch_geometric.nn import Linear
 
 from onehop.compiler.modules import has_global_hooks
-from onehop.integrations.pyg.rules.aggregators import REDUCTIONS
 from onehop.integrations.pyg.stages import aggregated_over_few
 from onehop.integrations.rows import is_own
 from onehop.integrations.torch.products import THEIRS
@@ -25,7 +24,7 @@ def rooted_over_few(
     It calls torch's functions instead of the modules, because calling a module takes as long as the sums.
 
     Args:
-        layer: The layer.
+        layer: The layer, whose aggregator is a plain reduction.
         linear: The name of the linear step of the aggregated features.
         root: The name of the linear step of the destinations' own features T; empty for none.
         edge_index: [2, E], few edges.
@@ -33,9 +32,6 @@ def rooted_over_few(
     """
     modules, target = layer._modules, operands["x"][1]
     lin, lin_root, adds_root = modules.get(linear), modules.get(root), bool(root) and target is not None
-    # The condition that excludes most layers is tested first.
-    if type(modules.get("aggr_module")) not in REDUCTIONS:
-        return None
     if _calls_more(lin) or (adds_root and _calls_more(lin_root)) or F.linear is not THEIRS:
         return None
     reduced = aggregated_over_few(layer, edge_index, operands)

@@ -33,6 +33,7 @@ from onehop.integrations.pyg.call import begin
 from onehop.integrations.pyg.edges.kept import COUNTING, Symmetric, SymmetricKey, normalised_graph
 from onehop.integrations.pyg.edges.sizes import is_too_small
 from onehop.integrations.pyg.edges.sparse_tensors import is_sparse_tensor
+from onehop.integrations.pyg.rules.aggregators import REDUCTIONS
 from onehop.integrations.pyg.stages import aggregation_of, aggregation_over
 from onehop.integrations.rows import Function
 from onehop.integrations.torch.products import THEIRS
@@ -289,6 +290,9 @@ def rooted(
         size: (num_src, num_dst) or None.
         weights: The edge weight by its argument name; empty if the layer takes none.
     """
+    # The condition that excludes most layers is tested first.
+    if type(layer._modules.get("aggr_module")) not in REDUCTIONS:
+        return None
     ends = (x, x) if type(x) is Tensor else x
     if type(ends) is not tuple or len(ends) != 2:
         return None
