@@ -301,18 +301,23 @@ struct SparseCoalesce : Served<SparseCoalesce, Tensor(const Tensor&), Form::numb
   static void* run(const Tensor& x) { return is_large_matrix(x) ? answer(x) : nullptr; }
 };
 
-struct SparseSoftmax : Served<SparseSoftmax, Tensor(const Tensor&, int64_t, bool), Form::numbers, Key::sparse> {
-  static constexpr const char *kName = "aten::_sparse_softmax", *kOverload = "";
+template <bool kLog>
+struct SparseSoftmax : Served<SparseSoftmax<kLog>, Tensor(const Tensor&, int64_t, bool), Form::numbers, Key::sparse> {
+  static constexpr const char* kName = kLog ? "aten::_sparse_log_softmax" : "aten::_sparse_softmax";
+  static constexpr const char* kOverload = "";
   static void* run(const Tensor& x, int64_t along, bool widen) {
-    return is_large_matrix(x) && !widen ? answer(x, along) : nullptr;
+    return is_large_matrix(x) && !widen ? SparseSoftmax::answer(x, along) : nullptr;
   }
 };
 
-struct SparseSoftmaxGrad : Served<SparseSoftmaxGrad, Tensor(const Tensor&, const Tensor&, int64_t, const Tensor&),
+template <bool kLog>
+struct SparseSoftmaxGrad : Served<SparseSoftmaxGrad<kLog>, Tensor(const Tensor&, const Tensor&, int64_t, const Tensor&),
                                   Form::numbers, Key::sparse> {
-  static constexpr const char *kName = "aten::_sparse_softmax_backward_data", *kOverload = "";
+  static constexpr const char* kName =
+      kLog ? "aten::_sparse_log_softmax_backward_data" : "aten::_sparse_softmax_backward_data";
+  static constexpr const char* kOverload = "";
   static void* run(const Tensor& grad, const Tensor& out, int64_t along, const Tensor&) {
-    return is_large_matrix(out) ? answer(grad, out, along) : nullptr;
+    return is_large_matrix(out) ? SparseSoftmaxGrad::answer(grad, out, along) : nullptr;
   }
 };
 
@@ -369,7 +374,8 @@ using Indexing = All<Subscript, SubscriptAdd, IndexSelect, Gather, IndexAdd<Tens
 using Products = All<Mm, Addmm, Bmm>;
 using SparseProducts = All<SparseMm<Key::sparse>, SparseAddmm<Key::sparse>, SparseMm<Key::sparse_compressed>,
                            SparseAddmm<Key::sparse_compressed>, SparseMm<Key::autograd>, SparseAddmm<Key::autograd>,
-                           SparseMv, SparseTranspose, SparseCoalesce, SparseSoftmax, SparseSoftmaxGrad>;
+                           SparseMv, SparseTranspose, SparseCoalesce, SparseSoftmax<false>, SparseSoftmaxGrad<false>,
+                           SparseSoftmax<true>, SparseSoftmaxGrad<true>>;
 
 }  // namespace
 

@@ -18,6 +18,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 _lent: "weakref.WeakValueDictionary[int, Tensor]" = weakref.WeakValueDictionary()
 
 _cloned = WeakIdKeyDictionary()
+_sources = WeakIdKeyDictionary()
 
 is_shared: Callable[[Tensor], bool] = torch._C._is_cow_tensor  # type: ignore[attr-defined]
 """Return whether a tensor on the CPU or a GPU is a copy that shares memory until a write."""
@@ -78,3 +79,20 @@ def readable(tensor: Tensor) -> Tensor:
     memory, and not be recognised again.
     """
     return tensor if original(tensor) is tensor else tensor.clone()
+
+
+def note_copy(copy: Tensor, source: Tensor) -> None:
+    """Notes that a tensor is a copy of another one, with memory of its own."""
+    _sources[copy.untyped_storage()] = weakref.ref(source)
+
+
+def source_of(tensor: Tensor) -> Tensor:
+    """Return the tensor of which this one was noted as a copy; else the tensor itself.
+
+    Either may have been written to since then, so the caller compares contents.
+    """
+    reference = _sources.get(tensor.untyped_storage()) if _sources else None
+    source = None if reference is None else reference()
+    if source is None or source.shape != tensor.shape or source.dtype is not tensor.dtype:
+        return tensor
+    return source

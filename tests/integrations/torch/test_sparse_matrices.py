@@ -15,6 +15,7 @@ import onehop
 from onehop import thresholds
 from onehop.graph.identity import CACHE
 from onehop.integrations.torch import matrix_edges
+from onehop.kernels.cpu import aggregate
 from tests.integrations.same import noted
 from tests.integrations.torch.dispatched import both, patched, served, whole
 
@@ -190,6 +191,7 @@ NUMBERS = {
     "some -inf": lambda x: torch.where(x < -1, -torch.inf, x),
     "all -inf": lambda x: torch.full_like(x, -torch.inf),
     "some inf": lambda x: torch.where(x > 2, torch.inf, x),
+    "far apart": lambda x: 60 * x,
     "some NaN": lambda x: torch.where(x == 2, torch.nan, x),
 }
 VALUES: dict[str, Callable[[Tensor], Tensor]] = {
@@ -203,7 +205,10 @@ VALUES: dict[str, Callable[[Tensor], Tensor]] = {
     "softmax of columns": lambda a: torch.sparse.softmax(a, 0),
     "softmax from the end": lambda a: torch.sparse.softmax(a, -1),
     "softmax in float64": lambda a: torch.sparse.softmax(a, 1, dtype=torch.float64),
-    "log_softmax": lambda a: torch.sparse.log_softmax(a, 1),
+    "log_softmax of rows": lambda a: torch.sparse.log_softmax(a, 1),
+    "log_softmax of columns": lambda a: torch.sparse.log_softmax(a, 0),
+    "log_softmax from the end": lambda a: torch.sparse.log_softmax(a, -2),
+    "log_softmax in float64": lambda a: torch.sparse.log_softmax(a, 1, dtype=torch.float64),
 }
 
 
@@ -238,11 +243,21 @@ def test_values_of_hybrid_tensors_and_vectors() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["coalesce", "softmax of rows"])
+OURS = {
+    "coalesce": {"coalesce"},
+    "softmax of rows": {"sparse softmax", "sparse softmax backward"},
+    "log_softmax of columns": {"sparse log_softmax", "sparse log_softmax backward"},
+}
+
+
+@pytest.mark.parametrize("name", OURS)
 def test_our_code_computes_values(name: str) -> None:
+    leaf = MATRICES["COO not coalesced"]().requires_grad_()
     with served() as names:
-        VALUES[name](MATRICES["COO not coalesced"]())
-    assert names == {"coalesce" if name == "coalesce" else "sparse softmax"}
+        out = VALUES[name](leaf)
+        if name != "coalesce":
+            out.backward(out.detach())
+    assert OURS[name] <= names
 
 
 # --- numbers ---------------------------------------------------------------------------------------------
@@ -299,6 +314,49 @@ def test_a_write_to_a_matrix_is_noticed(what: str, form: str) -> None:
         return results
 
     both(product)
+
+
+@pytest.mark.parametrize("writes", ["to a copy", "to the source", "to both", "to a copy of a freed matrix"])
+def test_values_of_transposes_share_an_order_until_they_are_written_to(writes: str) -> None:
+    x = whole(N, F)
+
+    def products() -> Any:
+        matrix: Any = MATRICES["COO"]()
+        results = [matrix @ whole(K, F)]
+        results += [matrix.t() @ x for _ in range(4)]
+        turned = matrix.t()
+        if "copy" in writes or "both" in writes:
+            turned._values()[::2] *= 2
+        if "source" in writes or "both" in writes:
+            matrix._values()[1::3] += 1
+        results += [turned @ x, matrix.t() @ x, matrix.t() @ x, turned @ x]
+        if "freed" in writes:
+            del matrix
+            results += [turned @ x, turned.t() @ whole(K, F)]
+        return results
+
+    both(products)
+
+
+def test_products_with_transposes_read_the_values_in_the_cached_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ordered = []
+    kept = aggregate.in_graph_order
+
+    def counting(*args: Any) -> Any:
+        weight, is_ordered = kept(*args)
+        ordered.append(weight.data_ptr() if is_ordered else None)
+        return weight, is_ordered
+
+    monkeypatch.setattr(aggregate, "in_graph_order", counting)
+    matrix = MATRICES["COO"]()
+    with patched():
+        matrix @ whole(K, F)
+        for _ in range(4):
+            matrix.t() @ whole(N, F)
+    *_, before, last = ordered
+    assert before == last is not None
 
 
 def _set(array: Any) -> None:

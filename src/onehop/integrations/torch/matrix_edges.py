@@ -22,7 +22,7 @@ from onehop import config, native
 from onehop.graph import Graph
 from onehop.graph.contents import Noted, fingerprint
 from onehop.graph.identity import CACHE, remembered
-from onehop.graph.lending import lend, original, readable
+from onehop.graph.lending import lend, note_copy, original, readable, source_of
 
 Contents = tuple[int, ...]
 
@@ -111,6 +111,7 @@ def transposed(matrix: Tensor) -> Tensor | None:
         _by_indices[made] = weakref.ref(edges), becomes_transposed
     values = matrix._values()
     copy = native.empty(tuple(values.shape), values.dtype).copy_(values)
+    note_copy(copy, source_of(values))
     lent = lend(edges.indices[becomes_transposed])
     return torch.sparse_coo_tensor(lent, copy, matrix.shape[::-1], device="cpu", check_invariants=False)
 

@@ -3,6 +3,8 @@
 Each function has the arguments of torch's kernel for COO matrices, and returns None where that has to run.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -83,6 +85,35 @@ def softmax_grad(grad: Tensor, out: Tensor, along: int) -> Tensor | None:
     return _like(out, out._indices().clone(), to_scores.squeeze(1))
 
 
+def log_softmax(matrix: Tensor, along: int) -> Tensor | None:
+    """``torch.sparse.log_softmax(matrix, along)``, whose result is coalesced."""
+    summed = coalesce(matrix) if _suits(matrix) and not matrix.is_coalesced() else matrix
+    if summed is None or not _suits(summed):
+        return None
+    rows, count = _rows_along(summed, along)
+    scores = summed._values()
+    largest = scores.new_full((count,), -math.inf).scatter_reduce_(0, rows, scores, "amax")
+    total = scores.new_zeros(count).index_add_(0, rows, (scores - largest[rows]).exp_())
+    return _like(summed, summed._indices().clone(), scores - (largest + total.log_())[rows])
+
+
+def log_softmax_grad(grad: Tensor, out: Tensor, along: int) -> Tensor | None:
+    """The gradient to the matrix of :func:`log_softmax`, whose result is ``out``."""
+    # As in softmax_grad, torch's gradient along a dimension that is counted from the end is another number.
+    if along < 0 or not _suits(out) or not _suits(grad) or not torch.equal(grad._indices(), out._indices()):
+        return None
+    rows, count = _rows_along(out, along)
+    to_scores = grad._values()
+    total = to_scores.new_zeros(count).index_add_(0, rows, to_scores)
+    return _like(out, out._indices().clone(), to_scores - out._values().exp() * total[rows])
+
+
+def _rows_along(matrix: Tensor, along: int) -> tuple[Tensor, int]:
+    """The row of each entry, [E], and the number of rows; with dimension 0, the columns."""
+    end = 1 - along % 2
+    return matrix._indices()[end], matrix.size(end)
+
+
 def _suits(matrix: Tensor, dims: tuple[int, ...] = (2,)) -> bool:
     return (
         matrix.layout is torch.sparse_coo
@@ -114,5 +145,7 @@ SERVED = {
     "_coalesce": Served(coalesce, "coalesce"),
     "_sparse_softmax": Served(softmax, "sparse softmax"),
     "_sparse_softmax_backward_data": Served(softmax_grad, "sparse softmax backward"),
+    "_sparse_log_softmax": Served(log_softmax, "sparse log_softmax"),
+    "_sparse_log_softmax_backward_data": Served(log_softmax_grad, "sparse log_softmax backward"),
 }
 """By the operator's name, at COO's dispatch key."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from onehop import native, thresholds
 from onehop.graph.contents import Noted
 from onehop.graph.identity import CACHE, remembered
-from onehop.graph.lending import read_address
+from onehop.graph.lending import read_address, source_of
 
 
 class _Ordered(NamedTuple):
@@ -37,18 +37,19 @@ def in_graph_order(
     """
     if csr.edges < thresholds.now.ordered_edges or not weight.is_contiguous() or csr.perm is None:
         return weight, False
-    rest = ("weight in graph order", number, transposed, ordering)
-    entry: _Ordered | None = remembered(weight, key=rest)
+    # A backward pass copies a matrix's values in every step; the copies share an entry.
+    source, rest = source_of(weight), ("weight in graph order", number, transposed, ordering)
+    entry: _Ordered | None = remembered(source, key=rest)
     if entry is None and thresholds.now.meetings > 1:
-        CACHE.store(Noted(weight), rest, _Ordered())
+        CACHE.store(Noted(source), rest, _Ordered())
         return weight, False
     if entry is None or entry.weight is None:
-        noted, fingerprint = Noted(weight), _fingerprint(weight)
+        noted, fingerprint = Noted(source), _fingerprint(weight)
         ordered = weight.detach().index_select(0, csr.perm)
         CACHE.store(noted, rest, _Ordered(fingerprint, ordered))
         return ordered, True
     if entry.fingerprint != _fingerprint(weight):
-        CACHE.store(Noted(weight), rest, _Ordered())
+        CACHE.store(Noted(source), rest, _Ordered())
         return weight, False
     return entry.weight, True
 
