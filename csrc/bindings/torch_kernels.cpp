@@ -234,7 +234,17 @@ struct Addmm : Served<Addmm, Tensor(const Tensor&, const Tensor&, const Tensor&,
 // CSR, 40 times. CSR took half as long, and 1.8 times with 1.3 million.
 constexpr double kCostOfSparseProducts = 256, kCostOfCompressedProducts = 4;
 
+// The least entries, as multiples of an index's. With 5,000 entries, a product with its gradient took torch 0.8 to 0.9
+// times as long as here in COO, 1.2 to 2.5 times in CSR; with 10,600, 1.2 to 1.5 and 1.4 to 3 times.
+constexpr int64_t kEntriesOfCoo = 8, kEntriesOfCompressed = 4;
+
+bool has_many_entries(const Tensor& matrix, int64_t least) {
+  const int64_t count = entries(matrix);
+  return count < 0 || count >= least * bounds.entries.load(std::memory_order_relaxed);
+}
+
 // Products of a sparse matrix and a dense one, on either side.
+template <Key kKey>
 bool is_large_sparse_product(const Tensor& left, const Tensor& right) {
   const Layout of_left = layout(left), of_right = layout(right);
   const bool is_left = of_right == Layout::strided;
@@ -244,8 +254,14 @@ bool is_large_sparse_product(const Tensor& left, const Tensor& right) {
   if (of != Layout::unknown && (!known || (of != Layout::coo && of != Layout::csr && of != Layout::csc))) return false;
   const int64_t numbers = known ? numel(is_left ? right : left) : std::min(numel(left), numel(right));
   const double cost = of == Layout::csr && is_left ? kCostOfCompressedProducts : kCostOfSparseProducts;
+  const Tensor& matrix = is_left ? left : right;
+  // torch makes a dense matrix for the gradient to the entries.
+  const int64_t least = kKey == Key::autograd && requires_grad(matrix) ? 1
+                        : of == Layout::coo                            ? kEntriesOfCoo
+                                                                       : kEntriesOfCompressed;
   return is_float(left) &&
-         static_cast<double>(numbers) * cost >= static_cast<double>(bounds.numbers.load(std::memory_order_relaxed));
+         static_cast<double>(numbers) * cost >= static_cast<double>(bounds.numbers.load(std::memory_order_relaxed)) &&
+         (!known || of == Layout::unknown || has_many_entries(matrix, least));
 }
 
 template <Key kKey>
@@ -253,14 +269,14 @@ struct SparseMm : Served<SparseMm<kKey>, Tensor(const Tensor&, const Tensor&), F
   static constexpr const char* kName = kKey == Key::autograd ? "aten::_sparse_mm" : "aten::mm";
   static constexpr const char* kOverload = "";
   static void* run(const Tensor& left, const Tensor& right) {
-    return is_large_sparse_product(left, right) ? SparseMm::answer(left, right) : nullptr;
+    return is_large_sparse_product<kKey>(left, right) ? SparseMm::answer(left, right) : nullptr;
   }
 };
 
 struct SparseMv : Served<SparseMv, Tensor(const Tensor&, const Tensor&), Form::numbers, Key::sparse_compressed> {
   static constexpr const char *kName = "aten::mv", *kOverload = "";
   static void* run(const Tensor& matrix, const Tensor& x) {
-    return is_large_sparse_product(matrix, x) ? answer(matrix, x) : nullptr;
+    return is_large_sparse_product<Key::sparse_compressed>(matrix, x) ? answer(matrix, x) : nullptr;
   }
 };
 
@@ -274,20 +290,13 @@ struct SparseAddmm
                    const Scalar& alpha) {
     int64_t times = 0;
     const bool plain = is_integer(beta, times) && (times == 0 || times == 1) && is_one(alpha);
-    if (!plain || !is_large_sparse_product(left, right)) return nullptr;
+    if (!plain || !is_large_sparse_product<kKey>(left, right)) return nullptr;
     return SparseAddmm::answer(left, right, added, times == 1);
   }
 };
 
-// What torch spends on a COO matrix with so many rows or columns; how many entries it has is found out in Python. With
-// 200 rows and 1,000 entries, the way there took as long as a tenth of a product and its gradient.
-constexpr double kCostOfMatrices = 1024;
-
-bool is_large_matrix(const Tensor& x) {
-  const auto extent = static_cast<double>(std::max(size(x, 0), size(x, 1)));
-  return dim(x) <= 2 && is_float(x) &&
-         extent * kCostOfMatrices >= static_cast<double>(bounds.numbers.load(std::memory_order_relaxed));
-}
+// A COO matrix, of which the operations around a product pay from as many entries on as a product.
+bool is_large_matrix(const Tensor& x) { return dim(x) <= 2 && is_float(x) && has_many_entries(x, kEntriesOfCoo); }
 
 struct SparseTranspose : Served<SparseTranspose, Tensor(const Tensor&, int64_t, int64_t), Form::numbers, Key::sparse> {
   static constexpr const char *kName = "aten::transpose", *kOverload = "int";

@@ -29,6 +29,10 @@ bool load_interface(const char* cpu, const char* python) {
   void* of_python = dlopen(python, RTLD_LAZY | RTLD_NOLOAD);
   if (of_cpu == nullptr || of_python == nullptr) return false;
   find(of_cpu, "aoti_torch_get_layout", loaded.get_layout);
+  // c10::TensorImpl::requires_grad() const
+  find(of_cpu, "_ZNK3c1010TensorImpl13requires_gradEv", loaded.requires_grad);
+  // at::_ops::_nnz::call(const at::Tensor&)
+  find(of_cpu, "_ZN2at4_ops4_nnz4callERKNS_6TensorE", loaded.get_entries);
   return find(of_cpu, "aoti_torch_get_numel", loaded.get_numel) && find(of_cpu, "aoti_torch_get_dim", loaded.get_dim) &&
          find(of_cpu, "aoti_torch_get_size", loaded.get_size) &&
          find(of_cpu, "aoti_torch_get_dtype", loaded.get_dtype) &&

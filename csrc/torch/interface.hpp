@@ -81,6 +81,8 @@ struct Interface {
   int32_t (*get_size)(const Tensor*, int64_t, int64_t*);
   int32_t (*get_dtype)(const Tensor*, int32_t*);
   int32_t (*get_layout)(const Tensor*, int32_t*);     // null in torch 2.6
+  int64_t (*get_entries)(const Tensor&);              // null if torch has no such function
+  bool (*requires_grad)(const void* object);          // null if torch has no such function
   int32_t (*new_handle)(Tensor**);                    // of no tensor yet
   int32_t (*assign)(const Tensor* from, Tensor* to);  // with an owner more
   int32_t (*delete_handle)(Tensor*);
@@ -135,6 +137,16 @@ inline Layout layout(const Tensor& tensor) {
   int32_t number = -1;
   if (interface().get_layout != nullptr) interface().get_layout(&tensor, &number);
   return static_cast<Layout>(number);
+}
+
+// The number of entries of a sparse tensor; -1 if torch does not tell.
+inline int64_t entries(const Tensor& sparse) {
+  return interface().get_entries == nullptr ? -1 : interface().get_entries(sparse);
+}
+
+// Whether gradients to a tensor may be wanted; true if torch does not tell.
+inline bool requires_grad(const Tensor& tensor) {
+  return interface().requires_grad == nullptr || interface().requires_grad(tensor.object);
 }
 
 inline bool is_float(const Tensor& tensor) {

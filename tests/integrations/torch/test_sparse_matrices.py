@@ -14,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 import onehop
 from onehop import thresholds
 from onehop.graph.identity import CACHE
+from onehop.integrations import rows
 from onehop.integrations.torch import matrix_edges
 from onehop.kernels.cpu import aggregate
 from tests.integrations.same import noted
@@ -258,6 +259,32 @@ def test_our_code_computes_values(name: str) -> None:
         if name != "coalesce":
             out.backward(out.detach())
     assert OURS[name] <= names
+
+
+# The least entries with which our code runs: what the cases of `_at_bound` do.
+BOUNDS = {"COO": 8 << 10, "CSR": 4 << 10, "COO with gradients to values": 1 << 10, "softmax": 8 << 10}
+
+
+def _at_bound(name: str, count: int) -> set[str]:
+    """The names of what our code runs for a matrix of so many entries, with thresholds as users have them."""
+    at = torch.arange(count)
+    matrix = torch.sparse_coo_tensor(torch.stack([at, at]), torch.ones(count), is_coalesced=True)
+    # CSR's products on the left pay with wide operands alone, and those with its transpose at once.
+    matrix = matrix.to_sparse_csr().t() if name == "CSR" else matrix
+    matrix.requires_grad_("gradients" in name)
+    with onehop.patch(only="torch"), rows.counted(everywhere=True) as counts:
+        if name == "softmax":
+            torch.sparse.softmax(matrix, 1)
+        else:
+            torch.sparse.mm(matrix, torch.ones(count, 16))
+    return {each for (each, ours), number in counts.items() if ours and number}
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_few_entries_are_torchs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thresholds, "now", thresholds.ORDINARY)
+    assert _at_bound(name, BOUNDS[name] - 1) == set()
+    assert _at_bound(name, BOUNDS[name])
 
 
 # --- numbers ---------------------------------------------------------------------------------------------
