@@ -92,7 +92,7 @@ def source_of(tensor: Tensor) -> Tensor:
     Either may have been written to since then, so the caller compares contents.
     """
     reference = _sources.get(tensor.untyped_storage()) if _sources else None
-    source = None if reference is None else reference()
+    source: Tensor | None = None if reference is None else reference()
     if source is None or source.shape != tensor.shape or source.dtype is not tensor.dtype:
         return tensor
     return source
