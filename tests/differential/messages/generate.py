@@ -18,6 +18,10 @@ _SIZES = (
     (0.25, ("small", "lifted")),
     (0.05, ("tiny", "lifted")),
     (0.05, ("small", "ordinary")),
+    (0.03, ("around 512", "ordinary")),
+    (0.02, ("around 1,024", "ordinary")),
+    (0.02, ("around 4,096", "ordinary")),
+    (0.02, ("around 131,072 numbers", "ordinary")),
 )
 _FORMS = tuple(each for each in FORMS if each != "plain")
 _STAGES = ((0.88, "message"), (0.04, "update"), (0.04, "aggregate"), (0.03, "edge_update"), (0.01, "fused"))

@@ -21,6 +21,11 @@ SIZES: Mapping[str, tuple[int, int, int]] = {
     "small": (40, 150, 8),
     "tiny": (3, 5, 4),
     "one to one": (5000, 5000, 32),
+    # Up to three more edges make one less than a bound of few edges, so many, or one more.
+    "around 512": (100, 511, 8),
+    "around 1,024": (200, 1023, 8),
+    "around 4,096": (800, 4095, 8),
+    "around 131,072 numbers": (500, 2047, 64),
 }
 
 AGGREGATIONS = ("sum", "mean", "max", "min", "std", "median", "softmax", ["sum", "max"])
