@@ -50,6 +50,26 @@ def test_second_derivatives_without_edges(ties):
     assert not grad.any()
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize("reduce", ["max", "min"])
+def test_an_infinite_weight_of_an_edge_that_loses(graph, reduce, create_graph):
+    x = torch.tensor([[7.0], [-1.0], [1.0], [2.0]])
+    weight = torch.tensor([1.0, math.inf, 7.0, 1.0, 1.0])
+    sign = 1 if reduce == "max" else -1
+    x, weight = (x * sign).requires_grad_(), weight.requires_grad_()
+    source, target = EDGES
+    messages = x[source] * weight[:, None]
+    expected = torch.full((3, 1), -sign * math.inf).scatter_reduce(0, target[:, None], messages, f"a{reduce}")
+    found = extremum(graph, x, weight, reduce=reduce)
+    assert torch.equal(found[:2], expected[:2])
+    for one, other in zip(
+        torch.autograd.grad(found[:2].sum(), (x, weight), create_graph=create_graph),
+        torch.autograd.grad(expected[:2].sum(), (x, weight)),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, equal_nan=True, rtol=0, atol=0)
+
+
 def test_shared_ties_promote_and_take_16_bits(graph):
     assert extremum(graph, torch.ones(4, 2, dtype=torch.bfloat16)).dtype is torch.bfloat16
     assert extremum(graph, torch.ones(4, 2, dtype=torch.bfloat16), torch.ones(5)).dtype is torch.float32
