@@ -80,7 +80,7 @@ def _propagate(
         and (record.weights is None or not are_tiny(edge_index) or not record.leaves_fewest(layer, operands))
     )
     if record is not None and (is_listed if served else is_small)(call):
-        out = over_few(call) if served else None
+        out = over_few(call) if served and record.holds(kind) else None
         if out is not None:
             return out
         # Up to a smaller number of edges, PyG's own code is as fast.

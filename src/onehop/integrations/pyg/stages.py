@@ -73,11 +73,12 @@ def is_small(call: Call) -> bool:
 
 
 def over_few(call: Call) -> Any:
-    """Return the result over few edges, without making a graph; None if PyG's code has to run."""
+    """Return the result over few edges, without making a graph; None if PyG's code has to run.
+
+    The record must hold for the layer's class.
+    """
     layer = call.layer
     if not are_few(call.edge_index) or not session.now.pyg or context_reason() is not None:
-        return None
-    if not call.record.holds(type(layer)):
         return None
     try:
         plan = by_rule(call, FewListedEdges)

@@ -32,7 +32,12 @@ def rooted_over_few(
     """
     modules, target = layer._modules, operands["x"][1]
     lin, lin_root, adds_root = modules.get(linear), modules.get(root), bool(root) and target is not None
-    if _calls_more(lin) or (adds_root and _calls_more(lin_root)) or F.linear is not THEIRS:
+    if (
+        _calls_more(lin)
+        or (adds_root and _calls_more(lin_root))
+        or F.linear is not THEIRS
+        or has_global_hooks()
+    ):
         return None
     reduced = aggregated_over_few(layer, edge_index, operands)
     if reduced is None:
@@ -57,5 +62,4 @@ def _calls_more(lin: Any) -> bool:
         or state["_forward_pre_hooks"]
         or state["_backward_hooks"]
         or state["_backward_pre_hooks"]
-        or has_global_hooks()
     )

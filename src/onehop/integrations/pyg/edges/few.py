@@ -13,7 +13,7 @@ from torch import Tensor
 from onehop.errors import BackendError, IndexRangeError
 from onehop.integrations.pyg.edges import Edges
 from onehop.integrations.pyg.edges.listed import ListedEdges
-from onehop.integrations.pyg.leave import TOO_SMALL, Leave, need
+from onehop.integrations.pyg.leave import TOO_SMALL, Leave
 from onehop.native import DTYPE_CODES, WithoutMemoryError, address, extension
 from onehop.ops import few
 from onehop.ops.contexts import context_reason, in_older_vmap, is_wrapped, wraps
@@ -79,9 +79,16 @@ def aggregated(
     Raises:
         Leave: PyG's code has to run.
     """
-    need(x.dtype in DTYPES and x.dim() == _MATRIX and x.is_cpu, TOO_SMALL)
-    need(weight is None or reduce not in few.EXTREMA, TOO_SMALL)
-    need(weight is None or (weight.dtype is x.dtype and weight.is_cpu), TOO_SMALL)
+    # One test, because each call takes noticeable time here.
+    if (
+        x.dtype not in DTYPES
+        or x.dim() != _MATRIX
+        or not x.is_cpu
+        or (
+            weight is not None and (reduce in few.EXTREMA or weight.dtype is not x.dtype or not weight.is_cpu)
+        )
+    ):
+        raise Leave(TOO_SMALL)
     edge_list: Any = edges.graph()
     return edge_list, lambda: few.aggregate(edge_list, x, weight, reduce)
 

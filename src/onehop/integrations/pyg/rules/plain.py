@@ -13,7 +13,7 @@ from onehop.integrations.pyg.admit import BOTH, GIVEN, Rows, Source, Target, Wei
 from onehop.integrations.pyg.aggregation import DIFFERENCE, SOURCE, WEIGHTED, Aggregation
 from onehop.integrations.pyg.call import Call, Plan
 from onehop.integrations.pyg.edges import few
-from onehop.integrations.pyg.leave import TOO_SMALL, need
+from onehop.integrations.pyg.leave import TOO_SMALL, Leave, need
 from onehop.integrations.pyg.rules.table import rule
 from onehop.ops.aggregate import reduce_rows
 
@@ -59,7 +59,8 @@ def _aggregation(
 ) -> Aggregation | Plan:
     edges, reduce = call.edges, call.reduce
     if edges.is_few:
-        need(subtrahend is None, TOO_SMALL)
+        if subtrahend is not None:
+            raise Leave(TOO_SMALL)
         graph, run = few.aggregated(edges, x, weight if weighted else None, reduce)
         return Plan(form, reduce, graph, x, run)
     backend = machine.backend_of(call.layer, x, reduce) if session.now.machine else call.backend
