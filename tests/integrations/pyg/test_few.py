@@ -119,6 +119,18 @@ def test_the_smallest_recorded_sums_run_torchs_operators(name: str, recorded: bo
         assert _has_node(out, "_SumBackward") == (recorded and not is_tiny)
 
 
+@pytest.mark.parametrize("name", ["Graph unweighted", "GIN", "SAGE sum"])
+def test_the_smallest_sums_have_the_same_bits_with_a_recorded_gradient(name: str) -> None:
+    # A reentrant checkpoint runs a layer without a gradient first.
+    layer = layer_of(name)
+    with onehop.patch():
+        for count in (1, 30, 500):
+            edges = some_edges(count)
+            with torch.no_grad():
+                first = layer(features(), edges)
+            assert torch.equal(layer(features().requires_grad_(), edges), first)
+
+
 def _has_node(out: Tensor, name: str) -> bool:
     """Whether a backward pass would call a node of this name."""
     nodes = [out.grad_fn]
