@@ -1,4 +1,4 @@
-"""Copies of kept tensors belong to whoever got them, and are told as long as nobody has written to them."""
+"""Copies of cached tensors belong to their users, and are recognised until somebody writes to them."""
 
 import copy
 import gc
@@ -7,7 +7,7 @@ import pickle
 import pytest
 import torch
 
-from onehop.graph.lending import lend, original, read_address
+from onehop.graph.lending import lend, note_copy, original, read_address, source_of
 
 WRITES = {
     "in place": lambda t: t.add_(1),
@@ -86,3 +86,17 @@ def test_the_address_is_that_of_the_first_entry(shared):
     part = tensor[1, 1:]
     assert read_address(part) - read_address(tensor) == 16 * 8
     assert (original(tensor) is kept) is True
+
+
+def test_a_noted_copy_has_its_source_while_that_exists():
+    source = torch.arange(6.0)
+    twin, other = source.clone(), source.clone()
+    note_copy(twin, source)
+    assert source_of(twin) is source
+    assert source_of(other) is other
+    # The same bytes as other numbers, and a part of them, are other tensors.
+    for view in (twin.view(torch.int32), twin[:3], twin.view(2, 3)):
+        assert source_of(view) is view
+    del source
+    gc.collect()
+    assert source_of(twin) is twin
