@@ -49,6 +49,7 @@ DISTRIBUTED = Way(
     "onehop.integrations.pyg.edges.processes",
     "onehop.integrations.pyg.framework",
     "onehop.integrations.pyg.propagate",
+    "onehop.integrations.pyg.stages",
 )
 """The package ``onehop.distributed``; programs that do not divide graphs do not import it."""
 
