@@ -34,8 +34,6 @@ _CONTEXTS = (
     "default device meta", "default dtype", "dispatch mode", "function mode", "saved on cpu",
     "saved copies", "anomaly", "forked generator", "no multithreading",
 )  # fmt: skip
-# One edge less than a bound of few edges, so many, and one more: of all layers, of attention, of wide rows.
-_AROUND_BOUNDS = tuple(bound + more for bound in (512, 1024, 4096) for more in (-1, 0, 1))
 
 
 class Chooser:
@@ -129,7 +127,7 @@ def _graph(choose: Chooser, nodes: int, seed: int) -> Graph:
     kind = choose.of(_GRAPHS) if nodes else "none"
     return Graph(
         kind=kind,
-        edges=choose.weighted([(0.9, choose.of((1, 5, 12, 12, 40, 120))), (0.1, choose.of(_AROUND_BOUNDS))]),
+        edges=choose.of((1, 5, 12, 12, 40, 120)),
         dtype="int32" if choose.happens(0.03) else "int64",
         layout=choose.of(_EDGE_LAYOUTS),
         form=choose.weighted(
