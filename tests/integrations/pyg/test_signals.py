@@ -233,3 +233,10 @@ def test_an_end_that_is_not_read_gives_the_result_no_dimension(leading, edge_ind
     x = tuple(torch.randn(*sizes, NODES, WIDTH) for sizes in leading)
     assert layer(x, edge_index).shape == (*leading[0], NODES, WIDTH)
     same(lambda: layer(x, edge_index))
+
+
+@pytest.mark.parametrize("aggr", ["sum", "min", "max"])
+def test_a_result_without_a_gradient_is_no_view(aggr):
+    layer, x, edges = gnn.SimpleConv(aggr=aggr), torch.randn(2, 5, 3), torch.tensor([[0, 1], [2, 2]])
+    with onehop.patch():
+        assert not layer(x, edges)._is_view()

@@ -57,7 +57,7 @@ class Signals:
     def apart(self, out: Tensor) -> Tensor:
         """Return the signals' results, [..., N, ...], from the results of the joint signal, [S * N, ...]."""
         shape = (*self.leading, out.size(0) // self.count, *out.shape[1:])
-        if self.one.aggr in ("max", "min"):
+        if self.one.aggr in ("max", "min") and out.requires_grad:
             return out.view(shape)  # the backward pass reads it, as in PyG, so writes to it are an error
         # Autograd allows writes to this result, because it does not know that it is a view.
         result: Tensor = torch.ops.aten._unsafe_view.default(out, shape)
