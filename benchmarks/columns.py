@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from onehop.bench.timing import LEAST_FOR_QUARTILES
 from onehop.sizes import mebibytes
 from onehop.tables import Column
 
@@ -47,7 +48,7 @@ def _with_quartiles(path: tuple[Any, ...], quartiles: str) -> Callable[[Any], An
     def read(row: Any) -> Any:
         median = at(*path)(row)
         low_high = at(*path[:-1], quartiles)(row)
-        return None if median is None else (median, *low_high)
+        return None if median is None else (median, *(low_high or ()))
 
     return read
 
@@ -64,10 +65,12 @@ def ratio(value: float) -> str:
 
 
 def _gain(value: Any) -> str:
-    """Returns a ratio with its quartiles, from three numbers or a mapping."""
+    """Returns a ratio, with its quartiles where there are enough rounds, from numbers or a mapping."""
     if isinstance(value, Mapping):
-        value = value["median"], value["lower_quartile"], value["upper_quartile"]
-    return "{} ({} to {})".format(*map(ratio, value))
+        quartiles = value["lower_quartile"], value["upper_quartile"]
+        value = value["median"], *(quartiles if value.get("rounds", 0) >= LEAST_FOR_QUARTILES else ())
+    median, *quartiles = map(ratio, value)
+    return f"{median} ({' to '.join(quartiles)})" if quartiles else median
 
 
 def _ms(seconds: float) -> str:

@@ -317,8 +317,8 @@ def steady(call: Callable[[], object], turn_s: float = 0.0, warm: int = 1) -> Ca
 
 
 def spread(ratio: Ratio, name: str = "ratio", quartiles: str = "quartiles") -> Row:
-    """Returns a ratio and its quartiles as a row has them."""
-    return {name: ratio.median, quartiles: [ratio.lower_quartile, ratio.upper_quartile]}
+    """Returns a ratio and its quartiles as a row has them; these are None for too few rounds."""
+    return {name: ratio.median, quartiles: ratio.quartiles}
 
 
 def compared(times: Mapping[str, Times], slow: str | None, fast: str = "onehop") -> Row:

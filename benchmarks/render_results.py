@@ -25,6 +25,7 @@ from benchmarks.result_tables import (
     models_table,
     ops_table,
     parts_table,
+    rounds_of,
     short_models_table,
     small_table,
     sparse_products_table,
@@ -53,9 +54,10 @@ def read(folder: Path, name: str) -> Document:
 def figures_section(document: Document) -> str:
     """What the published models reach, and under which conditions."""
     note = (
-        "One epoch without onehop and with it in turns, in one process; the losses of the first epochs are "
-        "equal. A twin is [a generated graph](docs/reference/datasets.md) with the size and the degrees of "
-        "the named one, x 0.02 a fiftieth of it. Memory is what an epoch adds to a process at its peak."
+        f"Epochs of each way in turns, in one process; {rounds_of(document)} The losses of the first "
+        "epochs are equal. A twin is [a generated graph](docs/reference/datasets.md) with the size and the "
+        "degrees of the named one, x 0.02 a fiftieth of it. Memory is what an epoch adds to a process at its "
+        "peak."
     )
     return f"{first_figures(document)}\n\n<sub>{machine(document['stamp'])} {note}</sub>"
 
@@ -65,8 +67,10 @@ def published_section(document: Document) -> list[str]:
     return [
         "## Published models",
         machine(document["stamp"]),
-        "One training epoch of models as their authors train them, with batch normalisation and dropout, the "
-        "losses of the first epochs equal to PyG's ([the models](howto/benchmark.md)):",
+        "One training epoch of models as their authors train them, with batch normalisation and dropout; the "
+        f"losses of the first epochs equal PyG's ([the models](howto/benchmark.md)); {rounds_of(document)} "
+        "PyG's best is the fastest of its inputs: `edge_index`, or `adj_t` as its `ToSparseTensor` makes it, "
+        "which OGB's authors use:",
         models_table(document),
         "## Where a patched epoch goes",
         "Each part, its share of the epoch, and how many times its floor it is. The floor is the time "
@@ -84,7 +88,8 @@ def section(documents: Mapping[str, Document]) -> str:
     parts += [
         "## Two-layer models",
         machine(models["stamp"]),
-        "One training epoch (forward, backward, Adam) of unchanged two-layer PyG models:",
+        "One training epoch (forward, backward, Adam) of unchanged two-layer PyG models; "
+        f"{rounds_of(models)}",
         models_table(models),
         "![Speed-up of an epoch over PyG](images/results.png)",
         "## Layers",

@@ -201,9 +201,5 @@ def _compared(ways: dict[str, Way], loops: int) -> dict[str, Any]:
     if len(times) == len(ways):
         ratio = Ratio.of(times[PYG], times[OURS])
         found["times"] = {name: taken.to_dict() for name, taken in times.items()}
-        found["speedup"] = {
-            "median": ratio.median,
-            "lower_quartile": ratio.lower_quartile,
-            "upper_quartile": ratio.upper_quartile,
-        }
+        found["speedup"] = vars(ratio)
     return found

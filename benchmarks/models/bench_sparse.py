@@ -8,9 +8,10 @@
   same graph.
 - ``steps``: training steps of models without layers (:mod:`benchmarks.models.plain_sparse`).
 
-Every case runs in a process of its own, both ways in turns, after results were compared. A ratio is the
-median of the rounds' ratios, torch's time over the patched one's. Peaks are those of a process with one way
-alone.
+Where torch_sparse is installed (the environment of ``make packages``), its matrices run beside, with cached
+transposes. Every case runs in a process of its own, all ways in turns, after results were compared. A ratio
+is the median of the rounds' ratios, torch's time over the patched one's. A process of one way alone has
+the peaks.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -26,6 +27,7 @@ from benchmarks import harness
 from benchmarks.harness import Benchmark, Option, Options, Row
 from benchmarks.models import plain_sparse
 from onehop.bench.memory import peak_bytes
+from onehop.bench.peers.base import import_reason
 from onehop.bench.timing import in_turns, measure_once, within
 
 WAYS: Mapping[str, harness.Way] = {"torch": nullcontext, "onehop": partial(onehop.patch, only="torch")}
@@ -48,7 +50,7 @@ GRAPHS = {
     "gowalla": Size(70_839, 1_620_256, 64),
     "arxiv": Size(169_343, 2_484_941, 128),
 }
-MODELS: Mapping[str, Callable[[], plain_sparse.Step]] = {
+MODELS: Mapping[str, Callable[..., plain_sparse.Step]] = {
     "lightgcn-gowalla": partial(plain_sparse.lightgcn, 70_839, 1_027_370),
     "sgl-gowalla": partial(plain_sparse.sgl, 70_839, 1_027_370),
     "kipf-cora": partial(plain_sparse.kipf, 2_708, 5_278, 1_433, 16),
@@ -59,6 +61,8 @@ MODELS: Mapping[str, Callable[[], plain_sparse.Step]] = {
 }
 # torch makes a dense matrix of 40 GB for the gradient to the values.
 BEYOND_TORCH = ("attention-100k",)
+# The models whose matrices torch_sparse can make.
+OF_TORCH_SPARSE = tuple(model for model in MODELS if not model.startswith("attention"))
 
 
 def products(order: Row) -> list[Row]:
@@ -85,8 +89,11 @@ def products(order: Row) -> list[Row]:
         "@, CSR": lambda: csr @ x,
     }
 
-    def aggregate() -> Tensor:
-        return onehop.aggregate(graph, x, values)
+    beside = {"aggregate": lambda: onehop.aggregate(graph, x, values)}
+    if import_reason("torch_sparse") is None:
+        library = plain_sparse.torch_sparse()
+        matrix = library.prepared(library.matrix(at, values, size.nodes))
+        beside["torch_sparse"] = lambda: library.product(matrix, x)
 
     def both(call: Callable[[], Tensor]) -> list[Tensor]:
         x.grad = None
@@ -105,7 +112,8 @@ def products(order: Row) -> list[Row]:
             what = f"{order['graph']}: {form}"
             _compare(what, partial(kind, call))
             turns = _turns(WAYS, partial(kind, call))
-            turns["aggregate"] = harness.steady(partial(kind, aggregate), TURN_S, WARM)
+            for peer, product in beside.items():
+                turns[peer] = harness.steady(partial(kind, product), TURN_S, WARM)
             times = in_turns(turns, order["rounds"])
             over = times["onehop"].median_s / times["aggregate"].median_s
             row = {**harness.compared(times, "torch"), "over_aggregate": over}
@@ -126,7 +134,10 @@ def steps(order: Row) -> list[Row]:
     ways = {"onehop": WAYS["onehop"]} if beyond else WAYS
     if not beyond:
         _compare(order["model"], lambda: _seeded(make))
-    times = in_turns(_turns(ways, make()), order["rounds"])
+    turns = _turns(ways, make())
+    if order["model"] in OF_TORCH_SPARSE and import_reason("torch_sparse") is None:
+        turns["torch_sparse"] = harness.steady(make(library=plain_sparse.torch_sparse()), TURN_S, WARM)
+    times = in_turns(turns, order["rounds"])
     row = harness.compared(times, None if beyond else "torch")
     return [{"part": "steps", "case": order["model"], "pass": "step", **row}]
 
@@ -173,6 +184,7 @@ BENCHMARK = Benchmark(
     "benchmarks/models/bench_sparse.py",
     rows,
     "case; pass; torch, ms | seconds/torch/median_s | ms; onehop, ms | seconds/onehop/median_s | ms; "
+    "torch_sparse, ms | seconds/torch_sparse/median_s | ms; "
     "torch / onehop | speedup | gain speedup_quartiles; onehop / aggregate | over_aggregate | {:.2f}",
     {
         "parts": Option(("products", "steps"), known=("products", "steps")),

@@ -4,12 +4,42 @@ Each function returns a training step, which returns tensors to compare.
 """
 
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 Step = Callable[[], list[Tensor]]
+
+
+class Library(NamedTuple):
+    """How a library makes square matrices of entries at [2, E] with values, [E], and multiplies by them."""
+
+    matrix: Callable[[Tensor, Tensor, int], Any]
+    prepared: Callable[[Any], Any]
+    """Makes what a matrix that stays the same caches."""
+    product: Callable[[Any, Tensor], Tensor]
+
+
+TORCH = Library(
+    matrix=lambda at, values, nodes: torch.sparse_coo_tensor(at, values, (nodes, nodes)),
+    prepared=torch.Tensor.coalesce,
+    product=torch.sparse.mm,
+)
+
+
+def torch_sparse() -> Library:
+    """Return torch_sparse's matrices."""
+    from torch_sparse import SparseTensor, matmul
+
+    return Library(
+        matrix=lambda at, values, nodes: SparseTensor(
+            row=at[0], col=at[1], value=values, sparse_sizes=(nodes, nodes)
+        ),
+        prepared=SparseTensor.fill_cache_,
+        product=matmul,
+    )
 
 
 def random_edges(nodes: int, edges: int, seed: int = 0) -> Tensor:
@@ -19,12 +49,13 @@ def random_edges(nodes: int, edges: int, seed: int = 0) -> Tensor:
     return torch.stack([keys // nodes, keys % nodes])
 
 
-def normalised(edges: Tensor, nodes: int) -> Tensor:
-    """The coalesced matrix, [N, N], of edges in both directions, scaled by the roots of both degrees."""
+def normalised(edges: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
+    """Entries, [2, E], and values, [E], of edges in both directions, scaled by the roots of both degrees."""
     both = torch.cat([edges, edges.flip(0)], 1)
     degrees = torch.bincount(both[0], minlength=nodes).clamp(min=1).float().rsqrt()
     values = degrees[both[0]] * degrees[both[1]]
-    return torch.sparse_coo_tensor(both, values, (nodes, nodes)).coalesce()
+    matrix = torch.sparse_coo_tensor(both, values, (nodes, nodes)).coalesce()
+    return matrix.indices(), matrix.values()
 
 
 def _taken(loss: Tensor, parameters: list[nn.Parameter], optimiser: torch.optim.Optimizer) -> list[Tensor]:
@@ -35,9 +66,9 @@ def _taken(loss: Tensor, parameters: list[nn.Parameter], optimiser: torch.optim.
     return results
 
 
-def lightgcn(nodes: int, edges: int, width: int = 64) -> Step:
+def lightgcn(nodes: int, edges: int, width: int = 64, library: Library = TORCH) -> Step:
     """LightGCN: three products of embeddings, whose mean scores users and items of 2,048 triplets (BPR)."""
-    adjacency = normalised(random_edges(nodes, edges), nodes)
+    adjacency = library.prepared(library.matrix(*normalised(random_edges(nodes, edges), nodes), nodes))
     embedding = nn.Embedding(nodes, width)
     optimiser = torch.optim.Adam(embedding.parameters(), lr=1e-3)
     generator = torch.Generator().manual_seed(1)
@@ -45,7 +76,7 @@ def lightgcn(nodes: int, edges: int, width: int = 64) -> Step:
     def step() -> list[Tensor]:
         rows = [embedding.weight]
         for _ in range(3):
-            rows.append(torch.sparse.mm(adjacency, rows[-1]))
+            rows.append(library.product(adjacency, rows[-1]))
         final = torch.stack(rows, 1).mean(1)
         users, liked, others = (
             final[torch.randint(0, nodes, (2048,), generator=generator)] for _ in range(3)
@@ -56,29 +87,30 @@ def lightgcn(nodes: int, edges: int, width: int = 64) -> Step:
     return step
 
 
-def sgl(nodes: int, edges: int, width: int = 64) -> Step:
+def sgl(nodes: int, edges: int, width: int = 64, library: Library = TORCH) -> Step:
     """LightGCN whose every step drops a tenth of the edges: the matrix is new, and not coalesced."""
-    whole = normalised(random_edges(nodes, edges), nodes)
-    indices, values = whole.indices(), whole.values()
+    indices, values = normalised(random_edges(nodes, edges), nodes)
     embedding = nn.Embedding(nodes, width)
     optimiser = torch.optim.Adam(embedding.parameters(), lr=1e-3)
     generator = torch.Generator().manual_seed(1)
 
     def step() -> list[Tensor]:
         kept = torch.rand(values.size(0), generator=generator) >= 0.1
-        adjacency = torch.sparse_coo_tensor(indices[:, kept], values[kept] / 0.9, whole.shape)
+        adjacency = library.matrix(indices[:, kept], values[kept] / 0.9, nodes)
         rows = [embedding.weight]
         for _ in range(3):
-            rows.append(torch.sparse.mm(adjacency, rows[-1]))
+            rows.append(library.product(adjacency, rows[-1]))
         loss = torch.stack(rows, 1).mean(1)[:2048].square().sum(1).mean()
         return _taken(loss, [embedding.weight], optimiser)
 
     return step
 
 
-def kipf(nodes: int, edges: int, inputs: int, width: int, classes: int = 16) -> Step:
-    """Kipf's GCN: ``spmm(adj, x @ W) + b``, twice, with dropout between."""
-    adjacency = normalised(random_edges(nodes, edges), nodes)
+def kipf(
+    nodes: int, edges: int, inputs: int, width: int, classes: int = 16, library: Library = TORCH
+) -> Step:
+    """Kipf's GCN: ``mm(adj, x @ W) + b``, twice, with dropout between."""
+    adjacency = library.prepared(library.matrix(*normalised(random_edges(nodes, edges), nodes), nodes))
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(nodes, inputs, generator=generator)
     labels = torch.randint(0, classes, (nodes,), generator=generator)
@@ -91,9 +123,9 @@ def kipf(nodes: int, edges: int, inputs: int, width: int, classes: int = 16) -> 
     optimiser = torch.optim.Adam(parameters, lr=1e-2)
 
     def step() -> list[Tensor]:
-        hidden = torch.relu(torch.spmm(adjacency, x @ weights[0]) + biases[0])
+        hidden = torch.relu(library.product(adjacency, x @ weights[0]) + biases[0])
         hidden = F.dropout(hidden, 0.5)
-        scores = torch.spmm(adjacency, hidden @ weights[1]) + biases[1]
+        scores = library.product(adjacency, hidden @ weights[1]) + biases[1]
         return _taken(F.cross_entropy(scores, labels), parameters, optimiser)
 
     return step

@@ -52,3 +52,4 @@ void bind_sddmm(nanobind::module_& m);
 void bind_torch_kernels(nanobind::module_& m);
 void bind_torch_scatter_kernels(nanobind::module_& m);
 void bind_torch_sparse_kernels(nanobind::module_& m);
+void bind_torch_sparse_products(nanobind::module_& m);

@@ -165,6 +165,7 @@ NB_MODULE(_native, m) {
   bind_torch_kernels(m);
   bind_torch_scatter_kernels(m);
   bind_torch_sparse_kernels(m);
+  bind_torch_sparse_products(m);
   bind_reorder(m);
 
   m.def(

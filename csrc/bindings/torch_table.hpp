@@ -31,6 +31,11 @@ inline int64_t row_numbers(const Tensor& x, int64_t dim) {
   return extent > 0 ? numel(x) / extent : 0;
 }
 
+inline bool is_one(const Scalar& scalar) {
+  int64_t value = 0;
+  return is_integer(scalar, value) && value == 1;
+}
+
 template <class... Ops>
 struct All {
   static void prepare(const nb::list& functions) {

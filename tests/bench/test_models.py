@@ -5,7 +5,8 @@ import torch
 
 from onehop import config
 from onehop.bench import variants
-from onehop.bench.models import ModelCase, measure, measure_model, measure_peaks
+from onehop.bench.models import ModelCase, ModelResult, measure, measure_model, measure_peaks
+from onehop.bench.timing import Times
 from onehop.bench.training import Training
 from onehop.bench.variants import ONEHOP, PYG, Variant
 from onehop.errors import ArgumentError
@@ -51,6 +52,23 @@ def test_every_variant_trains_alike(model):
     assert result.wrong == {}
     assert {"onehop", "onehop-fresh-memory", "pyg-edge_index"} <= set(result.times)
     assert result.speedup() is not None
+
+
+@pytest.mark.parametrize(
+    ("model", "seconds", "as_authors", "best"),
+    [
+        ("ogb-gcn", {}, None, None),
+        ("ogb-gcn", {"pyg-edge_index": 3.0, "onehop": 1.0}, None, "pyg-edge_index"),
+        ("ogb-gcn", {"pyg-edge_index": 3.0, "pyg-torch-csr": 4.0}, "pyg-torch-csr", "pyg-edge_index"),
+        ("ogb-gcn", {"pyg-torch-csr": 4.0, "pyg-SparseTensor": 2.0}, "pyg-SparseTensor", "pyg-SparseTensor"),
+        ("cora-gcn", {"pyg-edge_index": 3.0, "pyg-torch-csr": 2.0}, "pyg-edge_index", "pyg-torch-csr"),
+        ("cora-gcn", {"pyg-edge_index": 3.0, "pyg-isplib": 1.0}, "pyg-edge_index", "pyg-edge_index"),
+    ],
+)
+def test_inputs_of_pyg_are_the_authors_and_the_fastest(model, seconds, as_authors, best):
+    result = ModelResult("g", model, 8, times={name: Times((value,)) for name, value in seconds.items()})
+    assert (result.as_authors, result.best_of_pyg) == (as_authors, best)
+    assert (result.to_dict()["as_authors"], result.to_dict()["best_of_pyg"]) == (as_authors, best)
 
 
 def test_a_variant_with_other_losses_is_reported_and_not_timed():

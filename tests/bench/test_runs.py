@@ -18,8 +18,8 @@ def path(tmp_path):
 def test_runs_in_their_own_processes_train_alike(path):
     told = []
     alone, patched = (
-        run(Order(path, "gcn", patched, hidden=4, epochs=2, threads=1), lambda: told.append(1))
-        for patched in (False, True)
+        run(Order(path, "gcn", way, hidden=4, epochs=2, threads=1), lambda: told.append(1))
+        for way in ("pyg-torch-csr", "onehop")
     )
     assert len(told) == 4
     assert alone.losses == pytest.approx(patched.losses, rel=1e-5)
@@ -28,8 +28,8 @@ def test_runs_in_their_own_processes_train_alike(path):
 
 
 def test_a_failed_run_says_why(tmp_path):
-    with pytest.raises(OnehopError, match=r"gcn \(patched\).*No such file"):
-        run(Order(str(tmp_path / "none.npz"), "gcn", True, 4, 1, 1), lambda: None)
+    with pytest.raises(OnehopError, match=r"gcn \(onehop\).*No such file"):
+        run(Order(str(tmp_path / "none.npz"), "gcn", "onehop", 4, 1, 1), lambda: None)
 
 
 def test_the_first_epoch_is_left_out_of_the_median():

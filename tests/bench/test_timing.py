@@ -52,8 +52,16 @@ def test_times_need_a_round():
 
 def test_ratio_has_the_median_and_the_spread_of_the_ratios_of_rounds():
     ratio = Ratio.of(Times((2.0, 6.0, 9.0)), Times((1.0, 3.0, 2.0)))
-    assert ratio == Ratio(median=2.0, lower_quartile=2.0, upper_quartile=3.25)
+    assert ratio == Ratio(median=2.0, lower_quartile=2.0, upper_quartile=3.25, rounds=3)
     assert Ratio.of(Times((1.0, 5.0, 3.0)), Times((1.0, 2.0, 2.0))).median == 1.5
+
+
+def test_quartiles_need_five_rounds():
+    four, five = (
+        Ratio.of(Times(tuple(map(float, range(1, rounds + 1)))), Times((1.0,) * rounds)) for rounds in (4, 5)
+    )
+    assert four.quartiles is None
+    assert five.quartiles == [2.0, 4.0]
 
 
 @pytest.mark.parametrize(

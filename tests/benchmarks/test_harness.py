@@ -95,7 +95,7 @@ def test_what_was_measured_before_an_error_is_kept(tmp_path: Path) -> None:
 
 
 def test_forms_of_columns() -> None:
-    spread = {"median": 12.34, "lower_quartile": 1.0, "upper_quartile": 123.4}
+    spread = {"median": 12.34, "lower_quartile": 1.0, "upper_quartile": 123.4, "rounds": 5}
     row = {"name": "a|b", "s": 1.5, "short": 0.0001234, "none": None, "is": True, "list": [1, 2]}
     text = (
         "name; s | s | ms; short | short | ms; none | none | x; spread | spread | gain; wrong | is | wrong; "
@@ -105,6 +105,10 @@ def test_forms_of_columns() -> None:
     assert cells == [
         "a|b", "1500", "0.123", "", "12.3x (1.00x to 123x)", "WRONG", "yes", "1, 2", "2.0", "",
     ]  # fmt: skip
+    (few,) = Table(columns.of("spread | spread | gain"), [{"spread": {**spread, "rounds": 4}}]).cells()
+    assert few == ["12.3x"]
+    of_rows = columns.of("gain | ratio | gain quartiles")
+    assert Table(of_rows, [{"ratio": 2.0, "quartiles": None}]).cells() == [["2.00x"]]
 
 
 def test_ways_take_turns_inside_their_contexts() -> None:

@@ -179,7 +179,7 @@ def width(columns: int, *gains: float) -> isplib.curve.Width:
     names = ("generated", "built-in", "torch")
     return isplib.curve.Width(
         columns,
-        {name: Ratio(gain, gain - 0.1, gain + 0.1) for name, gain in zip(names, gains, strict=True)},
+        {name: Ratio(gain, gain - 0.1, gain + 0.1, 5) for name, gain in zip(names, gains, strict=True)},
         "x",
     )
 

@@ -17,7 +17,7 @@ from onehop.bench.runs import Order, run, saved
 from onehop.bench.tasks import LearningTask
 from onehop.bench.timing import Compared, Ratio, in_turns, measure_once, within
 from onehop.bench.training import Training, drawn_by, start
-from onehop.bench.variants import ONEHOP, PYG, Variant
+from onehop.bench.variants import INPUTS_OF_PYG, ONEHOP, PYG, SPARSE_TENSOR, TORCH_CSR, Variant
 from onehop.bench.work import count
 
 # Epochs whose losses are compared before anything is timed; all variants draw the same random numbers in
@@ -74,9 +74,22 @@ class ModelResult(Compared):
     breakdown: Breakdown | None = None
     sampler: str | None = None
 
-    def speedup(self, over: str = PYG.name) -> Ratio | None:
+    def speedup(self, over: str | None = PYG.name) -> Ratio | None:
         """Time of ``over`` divided by onehop's; None if one of them was not timed."""
         return self.ratio(over, ONEHOP.name)
+
+    @property
+    def as_authors(self) -> str | None:
+        """The name of PyG's variant with the input of the model's authors; None if it was not timed."""
+        # ToSparseTensor makes a matrix of torch's where torch_sparse is not installed.
+        inputs = (SPARSE_TENSOR, TORCH_CSR) if recipe(self.model).adj_t else (PYG,)
+        return next((variant.name for variant in inputs if variant.name in self.times), None)
+
+    @property
+    def best_of_pyg(self) -> str | None:
+        """The name of PyG's fastest variant; None if none was timed."""
+        timed = [variant.name for variant in INPUTS_OF_PYG if variant.name in self.times]
+        return min(timed, key=lambda name: self.times[name].median_s, default=None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result, ready for JSON."""
@@ -86,6 +99,8 @@ class ModelResult(Compared):
             "model": self.model,
             "hidden": self.hidden,
             "sampler": self.sampler,
+            "as_authors": self.as_authors,
+            "best_of_pyg": self.best_of_pyg,
             "speedup_over": {name: vars(ratio) for name, ratio in ratios.items() if ratio is not None},
             "losses": self.losses,
             "peak_bytes": self.peak_bytes,
@@ -214,10 +229,10 @@ def _too_large(variant: Variant, case: ModelCase, limit: int) -> str | None:
 
 
 def measure_peaks(task: LearningTask, result: ModelResult) -> None:
-    """Fill in ``peak_bytes`` for onehop and plain PyG, if they were timed: one epoch in a new process."""
+    """Fill in ``peak_bytes`` for onehop, plain PyG and the best of PyG: one epoch in a new process."""
+    ways = (ONEHOP.name, PYG.name, result.best_of_pyg)
+    names = dict.fromkeys(name for name in ways if name in result.times)
     with saved(task) as path:
-        for variant in (ONEHOP, PYG):
-            if variant.name in result.times:
-                order = Order(path, result.model, variant is ONEHOP, result.hidden, epochs=1)
-                done = run(order, lambda: None)
-                result.peak_bytes[variant.name] = done.peak_bytes - done.loaded_bytes
+        for name in names:
+            done = run(Order(path, result.model, name, result.hidden, epochs=1), lambda: None)
+            result.peak_bytes[name] = done.peak_bytes - done.loaded_bytes

@@ -30,6 +30,8 @@ class Recipe:
         decays_first_only: Whether only the first layer's weights decay.
         fan_out: Neighbours that a mini-batch draws, one number per layer; empty if the whole graph is used at
             once.
+        adj_t: Whether the authors give the layers a sparse matrix, of PyG's ``ToSparseTensor``, instead of
+            ``edge_index``.
     """
 
     graph: str | None = None
@@ -43,6 +45,7 @@ class Recipe:
     decay: float = 0.0
     decays_first_only: bool = False
     fan_out: tuple[int, ...] = ()
+    adj_t: bool = False
 
     def optimizer(self, model: torch.nn.Module) -> torch.optim.Optimizer:
         """Return Adam with the settings of the model's authors."""
@@ -70,7 +73,8 @@ class Recipe:
         return 4 * edges * columns
 
 
-_OGB = Recipe("arxiv", hidden=256, layers=3, log_probabilities=True)
+# Source: https://github.com/snap-stanford/ogb, examples/nodeproppred/{arxiv,products}/gnn.py.
+_OGB = Recipe("arxiv", hidden=256, layers=3, log_probabilities=True, adj_t=True)
 _PRODUCTS = replace(_OGB, graph="products")
 
 PUBLISHED: dict[str, Recipe] = {
@@ -78,7 +82,7 @@ PUBLISHED: dict[str, Recipe] = {
     "ogb-sage": _OGB,
     # For GAT, PyG keeps one gathered row per edge and layer: the messages' gradient is this row times
     # weights.
-    "ogb-gat": replace(_OGB, attention=True, kept_rows=1),
+    "ogb-gat": replace(_OGB, attention=True, kept_rows=1, adj_t=False),
     "products-gcn": replace(_PRODUCTS, weighted=True),
     "products-sage": _PRODUCTS,
     "cora-gcn": Recipe("cora", hidden=16, weighted=True, decay=5e-4, decays_first_only=True),

@@ -67,13 +67,18 @@ def models_table(results: Sequence[ModelResult]) -> Table:
     columns = (
         *_model(lambda r: r.model if r.sampler is None else f"{r.model}\n(drawn by {r.sampler})"),
         *map(_times_of, dict.fromkeys(name for r in results for name in r.losses)),
-        Column("speed-up\nover PyG", lambda r: _median(r.speedup()), _ratio, style="bold"),
+        Column(
+            "speed-up over\nPyG's best", lambda r: _median(r.speedup(r.best_of_pyg)), _ratio, style="bold"
+        ),
+        Column("over\nedge_index", lambda r: _median(r.speedup()), _ratio),
         Column(
             "peak memory\nonehop / PyG, MiB",
             lambda r: " / ".join(mebibytes(r.peak_bytes.get(name)) for name in (ONEHOP.name, PYG.name)),
         ),
     )
-    return Table(columns, results, "Training epoch: milliseconds, medians", lambda r: r.graph)
+    rounds = max((len(times.seconds) for r in results for times in r.times.values()), default=0)
+    title = f"Training epoch: milliseconds, medians of {rounds} round{'' if rounds == 1 else 's'}"
+    return Table(columns, results, title, lambda r: r.graph)
 
 
 def parts_table(results: Sequence[ModelResult]) -> Table:

@@ -17,11 +17,12 @@ from typing import Any
 
 import torch
 
-import onehop
+from onehop.bench.cases import Workload
 from onehop.bench.memory import peak_bytes, resident_bytes
 from onehop.bench.tasks import LearningTask, load_task, save_task
 from onehop.bench.timing import Times
 from onehop.bench.training import start
+from onehop.bench.variants import BY_NAME
 from onehop.errors import OnehopError
 
 
@@ -32,7 +33,7 @@ class Order:
     Attributes:
         task: File that :func:`onehop.bench.tasks.save_task` wrote.
         model: A key of :data:`onehop.bench.recipes.RECIPES`.
-        patched: Whether ``onehop.patch()`` is called first.
+        way: How it is trained, the name of a variant of :mod:`onehop.bench.variants`.
         hidden: Width between the layers.
         epochs: Number of epochs.
         threads: torch's number of threads.
@@ -41,7 +42,7 @@ class Order:
 
     task: str
     model: str
-    patched: bool
+    way: str
     hidden: int
     epochs: int
     threads: int = field(default_factory=torch.get_num_threads)
@@ -109,9 +110,8 @@ def run(order: Order, on_epoch: Callable[[], None]) -> Run:
             complaints.seek(0)
             last = (complaints.read().strip().splitlines() or ["without a word"])[-1]
             how = f"code {process.returncode}" if process.returncode > 0 else f"signal {-process.returncode}"
-            patched = "patched" if order.patched else "PyG alone"
             raise OnehopError(
-                f"Training {order.model} ({patched}) on {Path(order.task).stem} ended with {how}: {last}"
+                f"Training {order.model} ({order.way}) on {Path(order.task).stem} ended with {how}: {last}"
             )
     epochs = [event for event in events if event["event"] == "epoch"]
     done = events[-1]
@@ -129,16 +129,18 @@ def main() -> None:
     order = Order(**json.load(sys.stdin))
     torch.set_num_threads(order.threads)
     task = load_task(Path(order.task))
-    if order.patched:
-        onehop.patch()
-    training = start(order.model, task, order.hidden, seed=order.seed)
-    _tell(event="loaded", resident_bytes=resident_bytes())
-    for number in range(order.epochs):
-        begin = time.perf_counter()
-        loss = training.epoch()
-        _tell(event="epoch", number=number, seconds=time.perf_counter() - begin, loss=loss)
-    peak = peak_bytes()
-    _tell(event="done", peak_bytes=peak, test_accuracy=training.test_accuracy())
+    variant = BY_NAME[order.way]
+    edges = variant.edges(Workload(task.name, task.edge_index, task.x.size(0)))
+    with variant.context():
+        training = start(order.model, task, order.hidden, seed=order.seed, edges=edges)
+        variant.prepare(training.model)
+        _tell(event="loaded", resident_bytes=resident_bytes())
+        for number in range(order.epochs):
+            begin = time.perf_counter()
+            loss = training.epoch()
+            _tell(event="epoch", number=number, seconds=time.perf_counter() - begin, loss=loss)
+        peak = peak_bytes()
+        _tell(event="done", peak_bytes=peak, test_accuracy=training.test_accuracy())
 
 
 def _tell(**content: Any) -> None:

@@ -15,6 +15,8 @@ Name = TypeVar("Name", bound=Hashable)
 T = TypeVar("T")
 Context = Callable[[], AbstractContextManager[Any]]
 
+# Fewer rounds have a median, and no quartiles that say anything.
+LEAST_FOR_QUARTILES = 5
 # A callable that has used up its time is still called this often, because a median of fewer calls says
 # little.
 LEAST_ROUNDS = 3
@@ -71,12 +73,19 @@ class Ratio:
     median: float
     lower_quartile: float
     upper_quartile: float
+    rounds: int
 
     @classmethod
     def of(cls, slow: Times, fast: Times) -> "Ratio":
         """Return ``slow / fast``; each time is divided by the time of the same round."""
         rounds = [a / b for a, b in zip(slow.seconds, fast.seconds, strict=False)]
-        return cls(*(quantile(rounds, part) for part in (0.5, 0.25, 0.75)))
+        return cls(*(quantile(rounds, part) for part in (0.5, 0.25, 0.75)), rounds=len(rounds))
+
+    @property
+    def quartiles(self) -> list[float] | None:
+        """Both quartiles; None for too few rounds."""
+        enough = self.rounds >= LEAST_FOR_QUARTILES
+        return [self.lower_quartile, self.upper_quartile] if enough else None
 
 
 @dataclass(kw_only=True)

@@ -95,6 +95,9 @@ ISPLIB = Variant(
     takes_edge_index=False,
 )
 PEERS = {variant.name: variant for variant in (PYG, TORCH_CSR, SPARSE_TENSOR, ISPLIB)}
+COMPILED = replace(PYG, name="pyg-compiled", prepare=lambda model: model.compile())
+INPUTS_OF_PYG = (PYG, TORCH_CSR, SPARSE_TENSOR, COMPILED)
+"""What PyG's users can choose between without another library's kernels."""
 # Name of an ablation -> the variant that shows it.
 ABLATIONS = {"keep_memory": FRESH_MEMORY, "reuse": NO_REUSE, "associate": NO_ASSOCIATION}
 # Further ways by their names on the command line: 16 bits with autocast, and torch.compile.
@@ -102,8 +105,9 @@ FURTHER = {
     "bf16": _in_bfloat16(ONEHOP, "onehop-bf16"),
     "compiled": replace(ONEHOP, name="onehop-compiled", prepare=lambda model: model.compile(fullgraph=True)),
     "pyg-bf16": _in_bfloat16(PYG, "pyg-bf16"),
-    "pyg-compiled": replace(PYG, name="pyg-compiled", prepare=lambda model: model.compile()),
+    "pyg-compiled": COMPILED,
 }
+BY_NAME = {variant.name: variant for variant in (ONEHOP, *PEERS.values(), *FURTHER.values())}
 
 
 def choose(

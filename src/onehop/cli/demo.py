@@ -16,6 +16,7 @@ from onehop.bench.runs import Order, Run, run, saved
 from onehop.bench.sources import ModelsOfGraph, jobs
 from onehop.bench.stamp import machine_line
 from onehop.bench.tasks import LearningTask
+from onehop.bench.variants import ONEHOP, PYG
 from onehop.cli.console import begin, progress
 from onehop.cli.options import Chart, Json, Threads
 from onehop.sizes import mebibytes
@@ -123,10 +124,9 @@ def _train(task: LearningTask, job: ModelsOfGraph, epochs: int | None) -> list[d
     with saved(task) as path, progress(2 * sum(lengths.values())) as bar:
         for model, hidden in job.cases:
             runs = []
-            for patched in (False, True):
-                bar.describe(f"{TITLES[model]}, {'with onehop' if patched else 'PyG alone'}")
-                name = _MODELS.get(model, model)
-                order = Order(path, name, patched, hidden, lengths[model])
+            for way, title in ((PYG.name, "PyG alone"), (ONEHOP.name, "with onehop")):
+                bar.describe(f"{TITLES[model]}, {title}")
+                order = Order(path, _MODELS.get(model, model), way, hidden, lengths[model])
                 runs.append(run(order, bar.advance))
             where = {"graph": task.name, "hidden": hidden, "epochs": lengths[model]}
             rows.append({**where, **_row(model, *runs)})
