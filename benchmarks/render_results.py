@@ -27,6 +27,7 @@ from benchmarks.result_tables import (
     parts_table,
     rounds_of,
     short_models_table,
+    small_sentence,
     small_table,
     sparse_products_table,
     sparse_steps_table,
@@ -51,15 +52,16 @@ def read(folder: Path, name: str) -> Document:
     return document
 
 
-def figures_section(document: Document) -> str:
-    """What the published models reach, and under which conditions."""
+def figures_section(document: Document, small: Document | None) -> str:
+    """What the published models reach, what layers of small graphs do, and under which conditions."""
     note = (
         f"Epochs of each way in turns, in one process; {rounds_of(document)} The losses of the first "
         "epochs are equal. A twin is [a generated graph](docs/reference/datasets.md) with the size and the "
         "degrees of the named one, x 0.02 a fiftieth of it. Memory is what an epoch adds to a process at its "
         "peak."
     )
-    return f"{first_figures(document)}\n\n<sub>{machine(document['stamp'])} {note}</sub>"
+    figures = first_figures(document) + ("" if small is None else f"\n- {small_sentence(small)}")
+    return f"{figures}\n\n<sub>{machine(document['stamp'])} {note}</sub>"
 
 
 def published_section(document: Document) -> list[str]:
@@ -154,7 +156,9 @@ def main(root: Path = ROOT) -> None:
     if published:
         draw_each(published, images)
         plot_parts(published["results"], machine_line(published["stamp"]), images / "parts.png")
-        text = replace_between(readme.read_text(), figures_section(published), "figures")
+        text = replace_between(
+            readme.read_text(), figures_section(published, documents.get("small")), "figures"
+        )
         texts[readme] = replace_between(text, short_models_table(published))
     for path, text in texts.items():
         path.write_text(text)

@@ -123,11 +123,18 @@ def _features(choose: Chooser, seed: int) -> Features:
     )
 
 
+# Numbers of edges; the second row is one below, at and above the bounds of few edges.
+_EDGES = (
+    (0.9, (1, 5, 12, 12, 40, 120)),
+    (0.1, (511, 512, 513, 1023, 1024, 1025, 4095, 4096, 4097)),
+)
+
+
 def _graph(choose: Chooser, nodes: int, seed: int) -> Graph:
     kind = choose.of(_GRAPHS) if nodes else "none"
     return Graph(
         kind=kind,
-        edges=choose.of((1, 5, 12, 12, 40, 120)),
+        edges=choose.of(choose.weighted(_EDGES)),
         dtype="int32" if choose.happens(0.03) else "int64",
         layout=choose.of(_EDGE_LAYOUTS),
         form=choose.weighted(
