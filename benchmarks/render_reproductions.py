@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.pages import ROOT, replace_between
+from benchmarks.result_tables import at_commit
 from onehop.reproduce import WORKS
 from onehop.reproduce.tables import headlines, table
 
@@ -88,7 +89,7 @@ def section(root: Path, work: str) -> str:
     lines = [
         computed["source"],
         "",
-        f"Computed on {stamp['date'][:10]} {size}; {stamp['machine']['processor']}, "
+        f"Computed on {stamp['date'][:10]}{at_commit(stamp)} {size}; {stamp['machine']['processor']}, "
         f"{threads}, torch {stamp['versions']['torch']}.",
     ]
     for chart in computed["charts"]:

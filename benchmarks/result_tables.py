@@ -59,9 +59,17 @@ def machine(stamp: Document) -> str:
         if versions.get(package)
     )
     return (
-        f"Measured on {stamp['date'][:10]}: {stamp['machine']['processor']}, {stamp['threads']} threads, "
-        f"{stamp['isa']}, {libraries}. Medians; float32."
+        f"Measured on {stamp['date'][:10]}{at_commit(stamp)}: {stamp['machine']['processor']}, "
+        f"{stamp['threads']} threads, {stamp['isa']}, {libraries}. Medians; float32."
     )
+
+
+def at_commit(stamp: Document) -> str:
+    """The commit of what was measured, as words behind a date; nothing where none is known."""
+    commit = stamp.get("commit")
+    if commit is None:
+        return ""
+    return f" at commit {commit['hash'][:8]}{' with changes' if commit['changed'] else ''}"
 
 
 def machine_line(stamp: Document) -> str:

@@ -25,7 +25,7 @@ from benchmarks import columns, harness
 from benchmarks.harness import Benchmark, Option, Options, Row
 from benchmarks.packages.cases import CASES, Case, made, one_pass
 from benchmarks.pages import replace_between
-from onehop.bench.stamp import machine_line
+from onehop.bench.stamp import machine_line, stamp
 from onehop.tables import Table
 
 
@@ -79,12 +79,18 @@ _TIMES = "layer or model | case; of | package; size; PyG, ms | pyg_s | ms; oneho
 SHOWN = columns.of(f"{_TIMES} over PyG | ratio/median | x; what runs | path")
 
 
+def content(document: Row) -> str:
+    """What the page shows of a file of results: the machine, and a table of the packages that were there."""
+    there = [row for row in document["results"] if "missing" not in row]
+    return f"{machine_line(document['stamp'])}\n\n{Table(SHOWN, there).markdown()}"
+
+
 def judged(options: Options, rows: list[Row]) -> dict[str, int]:
     """Writes the page, if one was named, and counts what differs."""
     there = [row for row in rows if "missing" not in row]
     if options.page is not None:
-        content = f"{machine_line()}\n\n{Table(SHOWN, there).markdown()}"
-        options.page.write_text(replace_between(options.page.read_text(), content, page=options.page))
+        text = content({"stamp": stamp(), "results": there})
+        options.page.write_text(replace_between(options.page.read_text(), text, page=options.page))
     return {"different": sum(row["wrong"] for row in there)}
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import pages, render_results
+from benchmarks import pages, render_results, result_tables
 from onehop.pictures import THEMES
 
 STAMP = {
@@ -296,3 +296,11 @@ def test_a_document_without_markers_is_left_alone(project: Path) -> None:
 def test_the_projects_documents_have_the_markers(document: str) -> None:
     text = (render_results.ROOT / document).read_text()
     assert [text.count(mark) for mark in pages.markers("results")] == [1, 1]
+
+
+def test_the_line_of_the_machine_names_the_commit_where_it_is_known():
+    assert result_tables.machine(STAMP).startswith("Measured on 2026-01-02: A Processor")
+    known = {**STAMP, "commit": {"hash": "0ac08bc99bc105f4", "changed": False}}
+    assert "on 2026-01-02 at commit 0ac08bc9: A Processor" in result_tables.machine(known)
+    known["commit"]["changed"] = True
+    assert "at commit 0ac08bc9 with changes: A" in result_tables.machine(known)

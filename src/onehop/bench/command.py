@@ -85,4 +85,4 @@ def read(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None
 
 def write(options: argparse.Namespace, command: str, content: Mapping[str, Any]) -> None:
     """Write results to the file of ``--json`` with :func:`onehop.bench.results.write_json`, if given."""
-    write_json(options.json, command, content)
+    write_json(options.json, command, content, getattr(options, "rounds", None))

@@ -1,9 +1,13 @@
-"""The circumstances of a measurement: machine, threads, versions, date."""
+"""The circumstances of a measurement: machine, threads, versions, date, commit, arguments."""
 
 import datetime
+import functools
 import importlib.metadata
 import os
 import platform
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,19 +31,43 @@ PACKAGES = (
     "ogb",
 )
 
+# The checkout, where the package runs from one.
+ROOT = Path(__file__).resolve().parents[3]
 CACHE_FOLDER = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 def stamp() -> dict[str, Any]:
-    """Return machine, instruction set, threads, versions and date, ready for JSON."""
+    """Return machine, instruction set, threads, versions, date, commit and arguments, ready for JSON."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "commit": commit(),
+        "arguments": arguments(sys.argv[1:]),
         "machine": machine(),
         "isa": native.extension.selected_isa(),
         "threads": native.threads(),
         "openmp_bound": native.extension.openmp_bound(),
         "versions": versions(),
     }
+
+
+@functools.cache
+def commit() -> dict[str, Any] | None:
+    """Return the commit of the checkout that this process runs from.
+
+    Returns:
+        ``{"hash": "0ac08bc9...", "changed": False}``, where ``changed`` says whether tracked files other than
+        results differ from the commit. None without a checkout, or without git.
+    """
+    if not (ROOT / ".git").exists():
+        return None
+    last = _git("rev-parse", "HEAD")
+    changes = _git("status", "--porcelain", "--untracked-files=no", "--", ".", ":(exclude)benchmarks/results")
+    return None if last is None or changes is None else {"hash": last, "changed": bool(changes)}
+
+
+def arguments(words: Iterable[str]) -> list[str]:
+    """Return the arguments of a command; of absolute paths the last name alone."""
+    return [Path(word).name if Path(word).is_absolute() else word for word in words]
 
 
 def machine() -> dict[str, Any]:
@@ -88,10 +116,26 @@ def last_level_cache_bytes() -> int:
     return max(caches().values(), default=32 << 20)
 
 
-def machine_line() -> str:
-    """Return the machine in one line, for titles."""
-    threads = f"{native.threads()} thread{'' if native.threads() == 1 else 's'}"
-    return f"{processor.name()}, {threads}, {native.extension.selected_isa()}, torch {torch.__version__}"
+def machine_line(made: Mapping[str, Any] | None = None) -> str:
+    """Return the machine of a stamp in one line, for titles; None means this machine, now."""
+    if made is None:
+        made = {
+            "machine": {"processor": processor.name()},
+            "threads": native.threads(),
+            "isa": native.extension.selected_isa(),
+            "versions": {"torch": torch.__version__},
+        }
+    threads = f"{made['threads']} thread{'' if made['threads'] == 1 else 's'}"
+    return f"{made['machine']['processor']}, {threads}, {made['isa']}, torch {made['versions']['torch']}"
+
+
+def _git(*words: str) -> str | None:
+    """Return what git prints about the checkout; None if there is no git, or if it fails."""
+    try:
+        done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return None if done.returncode else done.stdout.strip()
 
 
 def _size(text: str) -> int:

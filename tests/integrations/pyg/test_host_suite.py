@@ -321,6 +321,14 @@ def test_the_page_has_speed_and_memory_of_layers_that_were_measured() -> None:
     assert host_layers.with_figures(faster, measured()) == page
 
 
+def test_the_page_of_the_documents_has_the_figures_that_were_measured_last() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "pyg-layers.md").read_text(encoding="utf-8")
+    last = json.loads(host_layers.MEASURED.read_text(encoding="utf-8"))
+    assert host_layers.with_figures(page, last) == page
+    last["results"][0]["ratio"]["median"] += 1
+    assert host_layers.with_figures(page, last) != page
+
+
 def test_wrong_results_and_pages_of_another_form_have_no_figures() -> None:
     page = host_layers.as_page(host_layers.rows([]), {"torch_geometric": "2", "torch": "3"})
     with pytest.raises(ValueError, match="GCNConv gave other results than PyG's"):
