@@ -144,25 +144,36 @@ def examples_section(document: Document) -> list[str]:
     ]
 
 
+SECTIONS = {
+    ("docs/results.md", "results"): section,
+    ("README.md", "figures"): lambda documents: figures_section(documents[PUBLISHED], documents.get("small")),
+    ("README.md", "results"): lambda documents: short_models_table(documents[PUBLISHED]),
+}
+"""For each page and name of markers, what is between them."""
+
+
+def read_all(folder: Path) -> dict[str, Document]:
+    """The result files that are there, and those of :data:`NEEDED`."""
+    there = [name for name in MORE if (folder / f"{name}.json").exists()]
+    return {name: read(folder, name) for name in (*NEEDED, *there)}
+
+
 def main(root: Path = ROOT) -> None:
     """Reads, draws, writes."""
-    folder, images = root / "benchmarks" / "results", root / "docs" / "images"
-    there = [name for name in MORE if (folder / f"{name}.json").exists()]
-    documents = {name: read(folder, name) for name in (*NEEDED, *there)}
+    images = root / "docs" / "images"
+    documents = read_all(root / "benchmarks" / "results")
     draw(documents["models"], images / "results.png")
     published = documents.get(PUBLISHED)
-    results, readme = root / "docs" / "results.md", root / "README.md"
-    texts = {results: replace_between(results.read_text(), section(documents))}
     if published:
         draw_each(published, images)
         plot_parts(published["results"], machine_line(published["stamp"]), images / "parts.png")
-        text = replace_between(
-            readme.read_text(), figures_section(published, documents.get("small")), "figures"
-        )
-        texts[readme] = replace_between(text, short_models_table(published))
-    for path, text in texts.items():
-        path.write_text(text)
-        sys.stdout.write(f"wrote {path}\n")
+    texts = {name: (root / name).read_text() for name, _ in SECTIONS if published or name != "README.md"}
+    for (name, markers), content in SECTIONS.items():
+        if name in texts:
+            texts[name] = replace_between(texts[name], content(documents), markers)
+    for name, text in texts.items():
+        (root / name).write_text(text)
+        sys.stdout.write(f"wrote {root / name}\n")
 
 
 if __name__ == "__main__":

@@ -90,11 +90,13 @@ def read(root: Path, name: str) -> Any:
     return json.loads((root / "benchmarks" / "results" / f"{name}.json").read_text())
 
 
-def results_page(root: Path) -> str:
-    """The section of docs/results.md."""
+def measured_step(content: Callable[[dict[str, Any]], str], root: Path) -> str:
+    """A section of what ``make bench`` measures."""
     folder = root / "benchmarks" / "results"
-    there = [name for name in render_results.MORE if (folder / f"{name}.json").exists()]
-    return render_results.section({name: read(root, name) for name in (*render_results.NEEDED, *there)})
+    for name in (*render_results.NEEDED, render_results.PUBLISHED):
+        if not (folder / f"{name}.json").exists():
+            raise FileNotFoundError(name)
+    return content(render_results.read_all(folder))
 
 
 def near_bank(section: Callable[[render_pim.Read], str], root: Path) -> str:
@@ -103,11 +105,9 @@ def near_bank(section: Callable[[render_pim.Read], str], root: Path) -> str:
 
 
 SECTIONS: Mapping[tuple[str, str], Callable[[Path], str]] = {
-    ("README.md", "figures"): lambda root: render_results.figures_section(read(root, "published_models")),
-    ("README.md", "results"): lambda root: render_results.short_models_table(read(root, "published_models")),
+    **{place: partial(measured_step, content) for place, content in render_results.SECTIONS.items()},
     ("README.md", "works with"): lambda root: render_matrix.summary(read(root, "matrix")),
     ("README.md", "works"): render_reproductions.works,
-    ("docs/results.md", "results"): results_page,
     ("docs/examples.md", "results"): lambda root: render_examples.content(read(root, "examples_all")),
     ("docs/packages.md", "results"): lambda root: packages.content(read(root, "packages")),
     ("docs/reference/works-with.md", "works with"): lambda root: render_matrix.every(read(root, "matrix")),
