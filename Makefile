@@ -146,7 +146,7 @@ format: $(MADE)/develop  ## put Python and C++ into form
 # A step whose results are there, of this commit and this machine, is not measured again; make bench ARGS=--list lists
 # the steps. PyG's examples are those of ONEHOP_PYG_SOURCE, a checkout of PyG, which is fetched otherwise.
 PYG_SOURCE := $(or $(ONEHOP_PYG_SOURCE),build/pyg)
-bench: $(MADE)/develop $(MADE)/onehop $(MADE)/examples | $(PYG_SOURCE)  ## measure what README and docs/results.md show (42 minutes), resumable; GRAPHS=cora: a few minutes
+bench: $(MADE)/develop $(MADE)/onehop $(MADE)/examples | $(PYG_SOURCE)  ## measure what README and docs/results.md show (an hour), resumable; GRAPHS=cora: a few minutes
 	$(BIN)/python -m benchmarks.steps --source $(PYG_SOURCE) $(MEASURED) $(ARGS)
 	$(if $(GRAPHS)$(ARGS),,$(BIN)/python -m benchmarks.render_results)
 

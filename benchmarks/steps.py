@@ -69,14 +69,14 @@ STEPS = (
     Step("limits", 1.5, "onehop bench limits", "--megabytes 1024 --rounds 5", "--megabytes 64 --rounds 1"),
     Step(
         "published_models",
-        30,
+        20,
         f"onehop bench models --peers {INPUTS}",
         "--rounds 5",
         "--rounds 1 --models cora-gcn --graphs {graphs}",
     ),
     Step(
         "models",
-        6,
+        9,
         f"onehop bench models --models {TWO_LAYER} --peers {INPUTS} --rounds 1",
         "--graphs twin:arxiv,twin:cora --hidden 128",
         "--graphs {graphs} --hidden 32",
@@ -97,7 +97,7 @@ STEPS = (
     ),
     Step(
         "sparse",
-        2.7,
+        4.5,
         "benchmarks.models.bench_sparse",
         "--rounds 5 --graphs cora,gowalla",
         "--rounds 1 --graphs cora --models kipf-cora",

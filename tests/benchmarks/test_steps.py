@@ -71,10 +71,10 @@ def test_a_step_that_fails_leaves_the_results_as_they_were(tmp_path: Path) -> No
     assert (tmp_path / "layers.json").read_text() == "{}"
 
 
-def test_steps_cover_the_documents_within_42_minutes() -> None:
+def test_steps_cover_the_documents_within_an_hour() -> None:
     names = {step.name for step in steps.STEPS}
     assert names == {*render_results.NEEDED, *render_results.MORE}
-    assert sum(step.minutes for step in steps.STEPS) <= 42
+    assert sum(step.minutes for step in steps.STEPS) <= 60
 
 
 def test_the_steps_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
