@@ -108,7 +108,8 @@ class TensorPaths:
         Raises:
             ArgumentError: A text is no irreps.
         """
-        out, instructions = [], []
+        out: list[Irrep] = []
+        instructions = []
         pairs = itertools.product(enumerate(parsed("x", x)), enumerate(parsed("harmonics", harmonics)))
         for (at_x, left), (at_harmonics, right) in pairs:
             most = min(left.degree + right.degree, up_to)
@@ -216,7 +217,7 @@ def of_text(text: str) -> TensorPaths:
         raise ArgumentError(f"paths: {text!r} is no text of onehop.TensorPaths ({error}).") from error
     if any(irrep.multiplicity != 1 for irrep in harmonics):
         raise ArgumentError(f"paths: expected harmonics of multiplicity 1, got {text!r}.")
-    return TensorPaths.with_factors(*irreps, paths)
+    return TensorPaths.with_factors(irreps[0], irreps[1], irreps[2], paths)
 
 
 def _unmixed(paths: TensorPaths) -> TensorPaths:
@@ -248,12 +249,13 @@ def _checked(
     Raises:
         ArgumentError: There is no such path.
     """
-    if not isinstance(instruction, tuple | list) or not 3 <= len(instruction) <= 5:
+    if not isinstance(instruction, Sequence) or not 3 <= len(instruction) <= 5:
         raise ArgumentError(
             'instructions: expected tuples (i_x, i_harmonics, i_out), with "uvu" or "uvw" and a weight '
             f"behind them if needed, got {instruction!r}."
         )
-    places, (mode, weight) = tuple(instruction[:3]), (*instruction[3:], *("uvu", 1.0)[len(instruction) - 3 :])
+    places = instruction[:3]
+    mode, weight = (*instruction[3:], *("uvu", 1.0)[len(instruction) - 3 :])
     for name, irreps, place in zip(("x", "harmonics", "out"), (x, harmonics, out), places, strict=True):
         if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place < len(irreps):
             raise ArgumentError(
@@ -285,7 +287,7 @@ def _checked(
             f'instructions: "uvu" keeps the channels, but {left} has {left.multiplicity} and {result} of '
             f'{instruction!r} has {result.multiplicity}; "uvw" changes them.'
         )
-    return Path(*places, mode, float(weight))
+    return Path(x=places[0], harmonics=places[1], out=places[2], mode=mode, factor=float(weight))
 
 
 def _normalised(x: Sequence[Irrep], out: Sequence[Irrep], paths: Sequence[Path]) -> tuple[Path, ...]:

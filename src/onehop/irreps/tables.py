@@ -1,13 +1,16 @@
 """The nonzero coefficients of paths, in the order in which kernels use them."""
 
 import functools
+import itertools
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from onehop.irreps.clebsch_gordan import coupling
+from onehop.irreps.notation import Irrep
 from onehop.irreps.paths import of_text
 
 
@@ -42,62 +45,71 @@ def tables_of(text: str, turned: bool) -> Tables:
         text: The paths, as ``TensorPaths.text``.
         turned: Whether the output is the input, and x the result, as in the gradient to x.
     """
-    paths = of_text(text)
-    starts = [_starts(irreps) for irreps in (paths.x, paths.harmonics, paths.out)]
-    rows: list[list[list[float]]] = [[], [], [], [], []]
+    paths, rows = of_text(text), _Rows([], [], [], [], [])
+    begins_of = _begins(paths.x), _begins(paths.harmonics), _begins(paths.out)
     weight = 0
     for path in paths.paths:
         channels = paths.x[path.x].multiplicity
-        begins = starts[0][path.x], starts[1][path.harmonics], starts[2][path.out]
+        x, harmonics, out = (begins[place] for begins, place in zip(begins_of, path[:3], strict=True))
         degrees = paths.x[path.x].degree, paths.harmonics[path.harmonics].degree, paths.out[path.out].degree
+        factors = coupling(*degrees) * path.factor
         if channels:
-            factors = coupling(*degrees) * path.factor
-            _add_path(
-                rows,
-                factors.swapaxes(0, 2) if turned else factors,
-                begins[::-1] if turned else begins,
-                weight,
-                channels,
-            )
+            ends = (out, x) if turned else (x, out)
+            _add_path(rows, factors.swapaxes(0, 2) if turned else factors, ends, harmonics, weight, channels)
         weight += channels
-    kinds = (np.int64, 7), (np.int32, 3), (np.int32, 3), (np.int32, 1), (np.float64, 1)
-    tensors = [
-        torch.from_numpy(
-            np.array(each, kind).reshape(-1, width) if width > 1 else np.array(each, kind).reshape(-1)
-        )
-        for each, (kind, width) in zip(rows, kinds, strict=True)
-    ]
-    return Tables(*tensors)
+    return Tables(
+        paths=torch.tensor(rows.paths, dtype=torch.int64, device="cpu").view(-1, 7),
+        groups=torch.tensor(rows.groups, dtype=torch.int32, device="cpu").view(-1, 3),
+        pairs=torch.tensor(rows.pairs, dtype=torch.int32, device="cpu").view(-1, 3),
+        columns=torch.tensor(rows.columns, dtype=torch.int32, device="cpu"),
+        factors=torch.tensor(rows.factors, dtype=torch.float64, device="cpu"),
+    )
+
+
+class _Rows(NamedTuple):
+    """The rows of the fields of :class:`Tables`."""
+
+    paths: list[list[int]]
+    groups: list[list[int]]
+    pairs: list[list[int]]
+    columns: list[int]
+    factors: list[float]
 
 
 def _add_path(
-    rows: list[list[list[float]]],
-    factors: np.ndarray,
-    begins: tuple[int, int, int],
+    rows: _Rows,
+    factors: NDArray[np.float64],
+    ends: tuple[int, int],
+    harmonics: int,
     weight: int,
     channels: int,
 ) -> None:
-    """Add a path's rows to those of each field of :class:`Tables`."""
-    paths, groups, pairs, columns, values = rows
-    first_group = len(groups)
-    for k in range(factors.shape[2]):
-        first_pair = len(pairs)
-        for i in range(factors.shape[0]):
-            first_term = len(columns)
-            for j in np.flatnonzero(factors[i, :, k]):
-                columns.append(begins[1] + int(j))
-                values.append(float(factors[i, j, k]))
-            if len(columns) > first_term:
-                pairs.append([i, first_term, len(columns)])
-        if len(pairs) > first_pair:
-            groups.append([k, first_pair, len(pairs)])
-    paths.append([begins[0], begins[2], weight, channels, factors.shape[0], first_group, len(groups)])
+    """Add a path.
+
+    Args:
+        rows: The rows so far.
+        factors: The coefficients, [components of the input, of the harmonics, of the result].
+        ends: The first column of the input and of the result.
+        harmonics: The first column of the harmonics.
+        weight: The first weight.
+        channels: The number of channels.
+    """
+    components, _, results = factors.shape
+    first_group = len(rows.groups)
+    for k in range(results):
+        first_pair = len(rows.pairs)
+        for i in range(components):
+            first_term = len(rows.columns)
+            for j in factors[i, :, k].nonzero()[0].tolist():
+                rows.columns.append(harmonics + j)
+                rows.factors.append(factors[i, j, k].item())
+            if len(rows.columns) > first_term:
+                rows.pairs.append([i, first_term, len(rows.columns)])
+        if len(rows.pairs) > first_pair:
+            rows.groups.append([k, first_pair, len(rows.pairs)])
+    rows.paths.append([*ends, weight, channels, components, first_group, len(rows.groups)])
 
 
-def _starts(irreps: tuple) -> list[int]:
+def _begins(irreps: tuple[Irrep, ...]) -> list[int]:
     """Return the first column of each irrep."""
-    starts, column = [], 0
-    for irrep in irreps:
-        starts.append(column)
-        column += irrep.dim
-    return starts
+    return [0, *itertools.accumulate(irrep.dim for irrep in irreps)]
