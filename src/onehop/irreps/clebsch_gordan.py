@@ -18,7 +18,7 @@ def coupling(l1: int, l2: int, l3: int) -> NDArray[np.float64]:
     It is the only tensor of its shape, up to a factor, that no rotation changes. Its squares sum to 1.
 
     The complex coefficients are those of Racah's formula. The change to real components is the one of e3nn's
-    ``o3/_wigner.py``, so that components of degree 1 are ordered y, z, x, and the sign is e3nn's.
+    ``o3/_wigner.py``: components of degree 1 are x, y and z, the polar axis is y, and signs are e3nn's.
 
     Args:
         l1: Degree of the first operand, 0 or more.

@@ -255,7 +255,8 @@ def _checked(
             f"behind them if needed, got {instruction!r}."
         )
     places = instruction[:3]
-    mode, weight = (*instruction[3:], *("uvu", 1.0)[len(instruction) - 3 :])
+    mode = instruction[3] if len(instruction) > 3 else "uvu"
+    weight = instruction[4] if len(instruction) > 4 else 1.0
     for name, irreps, place in zip(("x", "harmonics", "out"), (x, harmonics, out), places, strict=True):
         if isinstance(place, bool) or not isinstance(place, int) or not 0 <= place < len(irreps):
             raise ArgumentError(

@@ -16,17 +16,16 @@ from onehop.calls import (
     TensorProductEdges,
     TensorProductEdgesGradients,
     TensorProductGradients,
+    accumulator,
 )
 from onehop.errors import ArgumentError, check_choice
 from onehop.graph import Graph
 from onehop.irreps import TensorPaths
 from onehop.irreps.paths import of_text
-from onehop.ops.checks import check_features, check_graph, elsewhere, not_dense
+from onehop.ops.checks import FLOATS, check_features, check_graph, elsewhere, not_dense
 from onehop.ops.held_edges import of_edges, with_edges
 from onehop.ops.library import Context, Operator, run
 from onehop.ops.tensor_layouts import LAYOUTS, channels_first, components_first, mixed, without_mixing
-
-_FLOATS = (torch.float32, torch.float64)
 
 
 def tensor_product(
@@ -54,7 +53,7 @@ def tensor_product(
 
     Args:
         graph: The graph.
-        x: [num_src, paths.dim_x], float32 or float64. Differentiable.
+        x: [num_src, paths.dim_x], float32, float64, bfloat16 or float16. Differentiable.
         harmonics: [E, paths.dim_harmonics], in the caller's edge order. Differentiable.
         weights: [E, paths.weight_numel]; or [paths.weight_numel], the same weights for all edges. The weights
             of the paths follow each other in the order of the paths. Those of "uvw" paths must be the same
@@ -66,7 +65,8 @@ def tensor_product(
         backend: Name of the backend; None means the best available one.
 
     Returns:
-        [num_dst, paths.dim_out], of the promoted dtype; 0 for destinations without edges.
+        [num_dst, paths.dim_out], of the promoted dtype; 0 for destinations without edges. 16-bit operands are
+        converted to float32, and the result is rounded once.
 
     Raises:
         ArgumentError: A shape, dtype or device does not fit the graph or the paths.
@@ -95,9 +95,8 @@ def tensor_product(
         )
     _check_operands(graph.num_edges, x, harmonics, weights, paths)
     dtype = torch.promote_types(torch.promote_types(x.dtype, harmonics.dtype), weights.dtype)
-    if dtype not in _FLOATS:
-        raise ArgumentError(f"x, harmonics, weights: expected float32 or float64, got {dtype}; convert one.")
-    x, harmonics, weights = x.to(dtype), harmonics.to(dtype), weights.to(dtype)
+    acc = accumulator(dtype)
+    x, harmonics, weights = x.to(acc), harmonics.to(acc), weights.to(acc)
     if layout == "mul_ir":
         x = components_first(x, paths.x)
     summed: Tensor = TENSOR_PRODUCT(
@@ -113,13 +112,13 @@ def tensor_product(
         graph,
     )
     out = mixed(summed, weights, paths)
-    return channels_first(out, paths.out) if out_layout == "mul_ir" else out
+    return (channels_first(out, paths.out) if out_layout == "mul_ir" else out).to(dtype)
 
 
 def _check_operands(edges: int, x: Tensor, harmonics: Tensor, weights: Tensor, paths: TensorPaths) -> None:
     """Raises unless harmonics and weights fit the graph, the paths and the device of ``x``."""
     for name, tensor in (("harmonics", harmonics), ("weights", weights)):
-        if not isinstance(tensor, Tensor) or tensor.layout != torch.strided or not tensor.is_floating_point():
+        if not isinstance(tensor, Tensor) or tensor.layout != torch.strided or tensor.dtype not in FLOATS:
             raise not_dense(name, tensor)
         if tensor.device != x.device:
             raise elsewhere(name, tensor, x)
