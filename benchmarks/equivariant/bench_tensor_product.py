@@ -140,7 +140,8 @@ BENCHMARK = Benchmark(
     rows,
     "degree; pass; nodes; neighbours; channels; threads; e3nn, ms | seconds/e3nn/median_s | ms;"
     "compiled, ms | seconds/compiled/median_s | ms; onehop, ms | seconds/onehop/median_s | ms;"
-    "components first, ms | seconds/components-first/median_s | ms; speedup | speedup | gain speedup_quartiles;"
+    "components first, ms | seconds/components-first/median_s | ms;"
+    "speedup | speedup | gain speedup_quartiles;"
     "e3nn, MiB | peak_bytes/e3nn | MiB; onehop, MiB | peak_bytes/onehop | MiB",
     {
         "degrees": (1, 2, 3),

@@ -14,9 +14,11 @@ namespace {
 // Components of an irrep of the largest degree, 4.
 constexpr int kMostComponents = 9;
 // Registers for results, beside operands.
-constexpr int kVectors = kMostVectors / 2;
+constexpr int kVectors = kMostVectors;
 // Pairs of a group that are multiplied with a row in one pass.
 constexpr int64_t kPairsAtOnce = 4;
+// Edges whose rows are asked for before they are used.
+constexpr int64_t kAhead = 2;
 
 // The operands of an edge and one path, from the first channel of a block.
 template <class T>
@@ -205,10 +207,19 @@ struct Products {
     return from == nullptr ? nullptr : static_cast<const T*>(from) + number * stride;
   }
 
+  // Asks for the rows that the next edges read.
   void prefetch(int64_t e) const {
-    const auto* row = reinterpret_cast<const char*>(row_of(args.x, args.x_stride, args.csr->col_data()[e + 1]));
-    const int64_t bytes = args.x_width * static_cast<int64_t>(sizeof(T));
-    for (int64_t offset = 0; offset < bytes; offset += kLineBytes) __builtin_prefetch(row + offset, 0, kKeepRows);
+    e = smaller(e + kAhead, args.csr->edges - 1);
+    ask(row_of(args.x, args.x_stride, args.csr->col_data()[e]), args.x_width);
+    if (args.weights_stride != 0) {
+      ask(row_of(args.weights, args.weights_stride, edge_number(*args.csr, e)), args.weights_width);
+    }
+  }
+
+  static void ask(const T* row, int64_t columns) {
+    const auto* bytes = reinterpret_cast<const char*>(row);
+    const int64_t count = columns * static_cast<int64_t>(sizeof(T));
+    for (int64_t offset = 0; offset < count; offset += kLineBytes) __builtin_prefetch(bytes + offset, 0, kKeepRows);
   }
 
   // The sum over the edges [e, edge_end) of a row, into `out` [out_width].

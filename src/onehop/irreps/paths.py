@@ -1,4 +1,4 @@
-"""Which products of features are computed: irreps of operands and results, and the paths between them."""
+"""The products of features that are computed: irreps of operands and results, and paths between them."""
 
 import functools
 import itertools
