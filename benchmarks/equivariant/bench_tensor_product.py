@@ -4,14 +4,14 @@
         [--channels 128] [--passes forward,backward,second] [--ways e3nn,compiled,onehop,components-first]
         [--threads 1] [--rounds 5] [--json FILE]
 
-e3nn must be importable; it is no dependency of onehop. Features are scalars and vectors of even and odd
-parity, harmonics and results have degrees up to the given one, and each edge has weights of its own, as in
+e3nn must be importable; it is no dependency of onehop. Features are even scalars and odd
+vectors, harmonics and results have degrees up to the given one, and each edge has weights of its own, as in
 NequIP and MACE. "compiled" is the same under ``torch.compile``; where that fails, the reason is in the row.
 "components-first" is ``onehop.tensor_product`` in the order of columns that kernels read, "onehop" in e3nn's.
 
-"backward" is a forward pass and all gradients; "second" also differentiates the gradient to the harmonics, as
-training on forces does. Results are compared before anything is timed. Peak memory is what two calls add to a
-process of their own.
+"backward" is a forward pass and all gradients; "second" differentiates the gradient of an energy to the
+harmonics once more, as training on forces does. Results are compared before anything is timed. Peak memory is
+what two calls add to a process of their own.
 """
 
 from collections.abc import Callable, Iterator
@@ -87,7 +87,7 @@ def call(order: Row) -> Callable[[], list[Tensor]]:
             return [out]
         if order["pass"] == "backward":
             return list(torch.autograd.grad(out, leaves, pull))
-        (force,) = torch.autograd.grad(out, y, pull, create_graph=True)
+        (force,) = torch.autograd.grad(out.square().mean(), y, create_graph=True)
         return list(torch.autograd.grad(force.square().sum(), leaves))
 
     return once

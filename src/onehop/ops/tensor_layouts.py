@@ -73,7 +73,10 @@ def mixed(summed: Tensor, weights: Tensor, paths: TensorPaths) -> Tensor:
     of_paths = weights.split([shape.numel() for shape in paths.weight_shapes])
     for path, of_path, shape in zip(paths.paths, of_paths, paths.weight_shapes, strict=True):
         if path.mode == "uvw":
-            components = paths.out[path.out].components
-            product = next(rest).unflatten(1, (components, shape[0])) @ of_path.view(shape)
-            out[path.out] = out[path.out] + product.flatten(1)
+            # Rows for components, because torch computes products of batches in several ways. Operators do not
+            # change their dtype in autocast.
+            rows = next(rest).reshape(summed.size(0) * paths.out[path.out].components, shape[0])
+            with torch.autocast(summed.device.type, enabled=False):
+                product = rows @ of_path.view(shape)
+            out[path.out] = out[path.out] + product.view(summed.size(0), paths.out[path.out].dim)
     return torch.cat(out, 1)
