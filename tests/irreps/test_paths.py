@@ -97,6 +97,9 @@ def test_mixing_paths_get_irreps_of_their_own():
     assert alone.out_irreps == "5x0e+0x0e+3x1o+3x0e"
     assert [path.mode for path in alone.paths] == ["uvu"] * 3
     assert alone.unmixed is alone
+    spread = MIXED.spread
+    assert (spread.x_irreps, spread.out_irreps) == ("5x0e+3x1o+21x1o", "5x0e+0x0e+3x1o+21x0e")
+    assert spread.weight_numel == MIXED.weight_numel
 
 
 def test_turned_tables_have_the_same_terms():

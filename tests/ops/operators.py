@@ -324,6 +324,7 @@ CASES = {
     "tensor product, e3nn's order": _tensor_product("E 9*W", out_layout="ir_mul"),
     "tensor product, shared": _tensor_product("9*W", layout="ir_mul", out_layout="mul_ir"),
     "tensor product, uvw": _tensor_product("12*W", "uvw"),
+    "tensor product, uvw of edges": _tensor_product("E 12*W", "uvw", layout="ir_mul"),
     **{f"message {r}": _message(r) for r in ("sum", "mean", "squares", "max", "min")},
 }
 """By name."""

@@ -48,7 +48,9 @@ def derivatives(out: Tensor, leaves: list[Tensor]) -> list[Tensor]:
     return [out, *first, *torch.autograd.grad(bent, [*leaves, pull])]
 
 
-@pytest.mark.parametrize(("paths", "shared"), [(PATHS, False), (PATHS, True), (MIXING, True)])
+@pytest.mark.parametrize(
+    ("paths", "shared"), [(PATHS, False), (PATHS, True), (MIXING, False), (MIXING, True)]
+)
 def test_beside_e3nn(paths, shared):
     o3 = pytest.importorskip("e3nn.o3")
     dtype = torch.get_default_dtype()
@@ -115,7 +117,7 @@ def test_products_by_hand():
 
 @pytest.mark.parametrize("layout", ["mul_ir", "ir_mul"])
 @pytest.mark.parametrize("out_layout", [None, "mul_ir", "ir_mul"])
-@pytest.mark.parametrize(("paths", "shared"), [(PATHS, False), (MIXING, True)])
+@pytest.mark.parametrize(("paths", "shared"), [(PATHS, False), (MIXING, True), (MIXING, False)])
 def test_orders_of_columns(layout, out_layout, paths, shared):
     def ordered(features: Tensor, irreps: tuple, order: str) -> Tensor:
         parts = features.split([irrep.dim for irrep in irreps], 1)
@@ -251,14 +253,6 @@ def test_bad_operands(changes, message):
     arguments = {"graph": GRAPH, "x": X, "harmonics": Y, "weights": W, "paths": PATHS}
     with pytest.raises(ArgumentError, match=message):
         onehop.tensor_product(**arguments | changes)
-
-
-def test_paths_that_mix_take_shared_weights():
-    x, y, w = operands(MIXING)
-    with pytest.raises(
-        ArgumentError, match=r'because paths of mode "uvw" take the same weights for all edges'
-    ):
-        onehop.tensor_product(GRAPH, x, y, w, MIXING)
 
 
 def test_a_machine_refuses():

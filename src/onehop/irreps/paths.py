@@ -84,6 +84,7 @@ class TensorPaths:
     weight_numel: int
     text: str
     unmixed: "TensorPaths"
+    spread: "TensorPaths"
 
     __slots__ = ("__weakref__", *__annotations__)
 
@@ -151,7 +152,8 @@ class TensorPaths:
         }
         for name, value in fields.items():
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "unmixed", _unmixed(self))
+        object.__setattr__(self, "unmixed", _unmixed(self, spread=False))
+        object.__setattr__(self, "spread", _unmixed(self, spread=True))
 
     def __setattr__(self, name: str, value: object) -> None:
         """Raises, because paths are immutable."""
@@ -220,25 +222,34 @@ def of_text(text: str) -> TensorPaths:
     return TensorPaths.with_factors(irreps[0], irreps[1], irreps[2], paths)
 
 
-def _unmixed(paths: TensorPaths) -> TensorPaths:
+def _unmixed(paths: TensorPaths, spread: bool) -> TensorPaths:
     """Return the paths with "uvu" for each "uvw": each of these has an irrep of its own behind the output's.
 
     An irrep of the output that no "uvu" path reaches has no channels there.
+
+    Args:
+        paths: The paths.
+        spread: Whether each of them has an irrep of its own behind those of x, too, and a channel for each
+            pair of channels. Else it has the channels of x, and its weights are all 1.
     """
     if all(path.mode == "uvu" for path in paths.paths):
         return paths
     kept = {path.out for path in paths.paths if path.mode == "uvu"}
+    x = list(paths.x)
     out = [
         irrep if place in kept else irrep._replace(multiplicity=0) for place, irrep in enumerate(paths.out)
     ]
     alone = []
-    for path in paths.paths:
+    for path, shape in zip(paths.paths, paths.weight_shapes, strict=True):
         if path.mode == "uvu":
             alone.append(path)
-        else:
-            alone.append(path._replace(out=len(out), mode="uvu"))
-            out.append(paths.out[path.out]._replace(multiplicity=paths.x[path.x].multiplicity))
-    return TensorPaths.with_factors(paths.x_irreps, paths.harmonics_irreps, written(out), alone)
+            continue
+        channels = shape.numel() if spread else shape[0]
+        alone.append(path._replace(x=len(x) if spread else path.x, out=len(out), mode="uvu"))
+        out.append(paths.out[path.out]._replace(multiplicity=channels))
+        if spread:
+            x.append(paths.x[path.x]._replace(multiplicity=channels))
+    return TensorPaths.with_factors(written(x), paths.harmonics_irreps, written(out), alone)
 
 
 def _checked(

@@ -4,6 +4,8 @@ Kernels take the components of an irrep first and its channels last, and keep ch
 from that is done for nodes, before and after the sum over edges, and is differentiated by torch.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -34,49 +36,94 @@ def _turned(x: Tensor, shapes: list[tuple[int, int]]) -> Tensor:
     return torch.cat(turned, 1)
 
 
-def without_mixing(weights: Tensor, paths: TensorPaths) -> Tensor:
-    """Return the weights of ``paths.unmixed``: those of "uvu" paths, and 1 for others.
+class Unmixed(NamedTuple):
+    """Operands whose paths keep the channels apart.
+
+    Attributes:
+        x: [num_src, paths.dim_x].
+        weights: [E, paths.weight_numel] or [paths.weight_numel].
+        paths: Paths of mode "uvu".
+    """
+
+    x: Tensor
+    weights: Tensor
+    paths: TensorPaths
+
+
+def unmixed(x: Tensor, weights: Tensor, paths: TensorPaths) -> Unmixed:
+    """Return operands with "uvu" paths instead of "uvw" paths, whose channels :func:`mixed` adds up.
+
+    If all edges have the same weights, those paths have no weights before the sum over edges. If each edge
+    has its own weights, the channels of x are repeated for each channel of the output, so that there is one
+    weight for each channel again. The weights of an edge have more entries than a component of a node then.
 
     Args:
-        weights: [E, W] or [W]; [W] if a path is "uvw".
+        x: [num_src, F], with the components first.
+        weights: [E, W] or [W].
         paths: The paths.
     """
-    if paths.unmixed is paths:
-        return weights
-    of_paths = weights.split([shape.numel() for shape in paths.weight_shapes])
-    return torch.cat(
-        [
-            of_path if path.mode == "uvu" else of_path.new_ones(shape[0])
-            for of_path, path, shape in zip(of_paths, paths.paths, paths.weight_shapes, strict=True)
+    if weights.dim() == 2:
+        if paths.spread is paths:
+            return Unmixed(x, weights, paths)
+        parts = x.split([irrep.dim for irrep in paths.x], 1)
+        repeated = [
+            parts[path.x].unflatten(1, (paths.x[path.x].components, shape[0], 1)).expand(-1, -1, -1, shape[1])
+            for path, shape in zip(paths.paths, paths.weight_shapes, strict=True)
+            if path.mode == "uvw"
         ]
-    )
+        return Unmixed(torch.cat([x, *(part.flatten(1) for part in repeated)], 1), weights, paths.spread)
+    if paths.unmixed is paths:
+        return Unmixed(x, weights, paths)
+    of_paths = weights.split([shape.numel() for shape in paths.weight_shapes])
+    alone = [
+        of_path if path.mode == "uvu" else of_path.new_ones(shape[0])
+        for of_path, path, shape in zip(of_paths, paths.paths, paths.weight_shapes, strict=True)
+    ]
+    return Unmixed(x, torch.cat(alone), paths.unmixed)
 
 
 def mixed(summed: Tensor, weights: Tensor, paths: TensorPaths) -> Tensor:
-    """Return the sums of all paths from the sums of ``paths.unmixed``, [N, F] with the components first.
+    """Return the sums of all paths, [N, F] with the components first, from the sums of :func:`unmixed`.
 
-    Each "uvw" path is a product of the matrix of its weights with the sums over edges: the weights are the
-    same for all edges, so the sum comes first.
+    Weights that are the same for all edges are matrices, with which sums over edges are multiplied.
 
     Args:
-        summed: [N, paths.unmixed.dim_out].
-        weights: [W].
+        summed: The sums over edges of the paths that keep channels apart, [N, ...].
+        weights: [E, W] or [W], as :func:`unmixed` had them.
         paths: The paths.
     """
-    if paths.unmixed is paths:
+    shared = weights.dim() == 1
+    apart = paths.unmixed if shared else paths.spread
+    if apart is paths:
         return summed
-    sums = list(summed.split([irrep.dim for irrep in paths.unmixed.out], 1))
+    sums = list(summed.split([irrep.dim for irrep in apart.out], 1))
     out, rest = sums[: len(paths.out)], iter(sums[len(paths.out) :])
     for place, irrep in enumerate(paths.out):
         if out[place].size(1) != irrep.dim:  # No path keeps its channels.
             out[place] = summed.new_zeros(summed.size(0), irrep.dim)
-    of_paths = weights.split([shape.numel() for shape in paths.weight_shapes])
-    for path, of_path, shape in zip(paths.paths, of_paths, paths.weight_shapes, strict=True):
+    matrices = iter(weights.split([shape.numel() for shape in paths.weight_shapes])) if shared else None
+    for path, shape in zip(paths.paths, paths.weight_shapes, strict=True):
+        matrix = None if matrices is None else next(matrices)
         if path.mode == "uvw":
-            # Rows for components, because torch computes products of batches in several ways. Operators do not
-            # change their dtype in autocast.
-            rows = next(rest).reshape(summed.size(0) * paths.out[path.out].components, shape[0])
-            with torch.autocast(summed.device.type, enabled=False):
-                product = rows @ of_path.view(shape)
-            out[path.out] = out[path.out] + product.view(summed.size(0), paths.out[path.out].dim)
+            product = _product(next(rest), matrix, paths.out[path.out].components, shape)
+            out[path.out] = out[path.out] + product
     return torch.cat(out, 1)
+
+
+def _product(sums: Tensor, matrix: Tensor | None, components: int, shape: torch.Size) -> Tensor:
+    """Return one path's columns of the output.
+
+    Args:
+        sums: The path's sums, [N, components * channels of x]; without a matrix [N, components * pairs].
+        matrix: The path's weights; None if the sums contain them.
+        components: The components of the path's output.
+        shape: The channels of x and of the output.
+    """
+    if matrix is None:
+        return sums.unflatten(1, (components, *shape)).sum(2).flatten(1)
+    # Components are rows, because torch multiplies batches of matrices in several ways. Operators do not
+    # change their dtype in autocast.
+    rows = sums.reshape(sums.size(0) * components, shape[0])
+    with torch.autocast(sums.device.type, enabled=False):
+        product: Tensor = rows @ matrix.view(shape)
+    return product.view(sums.size(0), components * shape[1])

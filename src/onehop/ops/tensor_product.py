@@ -25,7 +25,7 @@ from onehop.irreps.paths import of_text
 from onehop.ops.checks import FLOATS, check_features, check_graph, elsewhere, not_dense
 from onehop.ops.held_edges import of_edges, with_edges
 from onehop.ops.library import Context, Operator, run
-from onehop.ops.tensor_layouts import LAYOUTS, channels_first, components_first, mixed, without_mixing
+from onehop.ops.tensor_layouts import LAYOUTS, channels_first, components_first, mixed, unmixed
 
 
 def tensor_product(
@@ -56,8 +56,7 @@ def tensor_product(
         x: [num_src, paths.dim_x], float32, float64, bfloat16 or float16. Differentiable.
         harmonics: [E, paths.dim_harmonics], in the caller's edge order. Differentiable.
         weights: [E, paths.weight_numel]; or [paths.weight_numel], the same weights for all edges. The weights
-            of the paths follow each other in the order of the paths. Those of "uvw" paths must be the same
-            for all edges. Differentiable.
+            of the paths follow each other in the order of the paths, row by row. Differentiable.
         paths: The irreps and the paths between them.
         layout: The order of an irrep's columns in ``x``: "mul_ir", channels first, as in e3nn; or "ir_mul",
             components first, which kernels read without a copy of ``x``.
@@ -99,14 +98,15 @@ def tensor_product(
     x, harmonics, weights = x.to(acc), harmonics.to(acc), weights.to(acc)
     if layout == "mul_ir":
         x = components_first(x, paths.x)
+    apart = unmixed(x, weights, paths)
     summed: Tensor = TENSOR_PRODUCT(
         TensorProduct(
-            x=x,
+            x=apart.x,
             harmonics=harmonics,
-            weights=without_mixing(weights, paths),
+            weights=apart.weights,
             graph=graph.number,
             rows=graph.num_dst,
-            paths=paths.unmixed.text,
+            paths=apart.paths.text,
             backend=backend or "",
         ),
         graph,
@@ -133,11 +133,6 @@ def _check_operands(edges: int, x: Tensor, harmonics: Tensor, weights: Tensor, p
         raise ArgumentError(
             f"weights: expected [{edges}, {numel}] or [{numel}], as {len(paths.paths)} paths need, got "
             f"{list(weights.shape)}."
-        )
-    if weights.dim() == 2 and any(path.mode == "uvw" for path in paths.paths):
-        raise ArgumentError(
-            f'weights: expected [{numel}], because paths of mode "uvw" take the same weights for all edges, '
-            f"got {list(weights.shape)}."
         )
 
 
