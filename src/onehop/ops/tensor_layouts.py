@@ -120,7 +120,8 @@ def _product(sums: Tensor, matrix: Tensor | None, components: int, shape: torch.
         shape: The channels of x and of the output.
     """
     if matrix is None:
-        return sums.unflatten(1, (components, *shape)).sum(2).flatten(1)
+        pairs: Tensor = sums.unflatten(1, (components, *shape))
+        return pairs.sum(2).flatten(1)
     # Components are rows, because torch multiplies batches of matrices in several ways. Operators do not
     # change their dtype in autocast.
     rows = sums.reshape(sums.size(0) * components, shape[0])
