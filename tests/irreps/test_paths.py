@@ -141,9 +141,9 @@ def test_turned_tables_have_the_same_terms():
         (("8x0e", "0e", "8x0e", [(-1, 0, 0)]), "names irrep -1 of x"),
         (("8x0e", "0e", "8x0e", [(0, True, 0)]), "names irrep True of harmonics"),
         (("8x0e", "0e", "8x0e", [(0, 0, 0, "uuu")]), "expected one of uvu, uvw, got 'uuu'"),
-        (("8x0e", "0e", "8x0e", [(0, 0, 0, "uvu", True)]), "expected a finite weight of 0 or more, got True"),
+        (("8x0e", "0e", "8x0e", [(0, 0, 0, "uvu", True)]), "expected a finite weight, got True"),
         (("8x0e", "0e", "8x0e", [(0, 0, 0, "uvu", float("nan"))]), "expected a finite weight"),
-        (("8x0e", "0e", "8x0e", [(0, 0, 0, "uvu", -1.0)]), "expected a finite weight"),
+        (("8x0e", "0e", "8x0e", [(0, 0, 0, "uvu", -1.0)]), "expected weights of 0 or more, got -1.0"),
         (("8x0e", "1o", "8x0o", [(0, 0, 0)]), "no product of 8x0e and 1x1o has degree 0, as 8x0o of"),
         (("8x1o", "1o", "8x3e", [(0, 0, 0)]), "degrees go from 0 to 2"),
         (("8x1o", "1o", "8x1o", [(0, 0, 0)]), "a product of 8x1o and 1x1o has parity e, and 8x1o"),
@@ -170,3 +170,23 @@ def test_bad_arguments(arguments, message):
 def test_bad_texts(text):
     with pytest.raises(ArgumentError):
         of_text(text)
+
+
+@pytest.mark.parametrize("up_to", [-1, 5, 1.0, True, None])
+def test_bad_degrees(up_to):
+    with pytest.raises(ArgumentError, match="up_to: expected a degree from 0 to 4"):
+        TensorPaths.between("8x1o", "1o", up_to=up_to)
+
+
+def test_factors_as_they_are():
+    steps = [(0, 0, 0, "uvu", -2.5), (1, 1, 1, "uvw"), (1, 0, 2, "uvu", 0)]
+    paths = TensorPaths.with_factors("5x0e+3x1o", "0e+1o", "5x0e+7x0e+3x1o", steps)
+    assert [path.factor for path in paths.paths] == [-2.5, 1.0, 0.0]
+    assert of_text(paths.text) == paths
+    assert TensorPaths.with_factors(*irreps_of(MIXED), MIXED.paths) == MIXED
+    with pytest.raises(ArgumentError, match="names irrep 3 of out"):
+        TensorPaths.with_factors(*irreps_of(MIXED), [(0, 0, 3)])
+
+
+def irreps_of(paths: TensorPaths) -> tuple[str, str, str]:
+    return paths.x_irreps, paths.harmonics_irreps, paths.out_irreps

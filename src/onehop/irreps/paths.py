@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from onehop.errors import ArgumentError
-from onehop.irreps.notation import Irrep, dim_of, parsed, written
+from onehop.irreps.notation import MOST_DEGREE, Irrep, dim_of, parsed, written
 
 MODES = ("uvu", "uvw")
 
@@ -40,7 +40,7 @@ class TensorPaths:
     ``irrep_normalization="component"`` and ``path_normalization="element"``: for independent entries of
     variance 1, each entry of the output of a single edge has variance 1.
 
-    Paths are immutable and may be used as keys. Coefficients are computed once for each pair of paths' texts.
+    Paths are immutable and may be used as keys. Coefficients are computed at their first use, and kept.
 
     Attributes:
         dim_x: Columns of x.
@@ -89,13 +89,13 @@ class TensorPaths:
     __slots__ = ("__weakref__", *__annotations__)
 
     def __init__(self, x: Any, harmonics: Any, out: Any, instructions: Iterable[Sequence[Any]]) -> None:
-        of_x, of_harmonics, of_out = parsed("x", x), parsed("harmonics", harmonics), parsed("out", out)
-        if any(irrep.multiplicity != 1 for irrep in of_harmonics):
+        irreps = parsed("x", x), _singles(harmonics), parsed("out", out)
+        paths = [_checked(*irreps, instruction) for instruction in instructions]
+        if any(path.factor < 0 for path in paths):
             raise ArgumentError(
-                f"harmonics: expected irreps of multiplicity 1, got {written(of_harmonics)!r}."
+                f"instructions: expected weights of 0 or more, got {min(path.factor for path in paths)}."
             )
-        paths = [_checked(of_x, of_harmonics, of_out, instruction) for instruction in instructions]
-        self._fill(of_x, of_harmonics, of_out, _normalised(of_x, of_out, paths))
+        self._fill(*irreps, _normalised(irreps[0], irreps[2], paths))
 
     @classmethod
     def between(cls, x: Any, harmonics: Any, *, up_to: int) -> "TensorPaths":
@@ -107,8 +107,10 @@ class TensorPaths:
             up_to: The largest degree l of the output.
 
         Raises:
-            ArgumentError: A text is no irreps.
+            ArgumentError: A text is no irreps, or ``up_to`` is not from 0 to 4.
         """
+        if isinstance(up_to, bool) or not isinstance(up_to, int) or not 0 <= up_to <= MOST_DEGREE:
+            raise ArgumentError(f"up_to: expected a degree from 0 to {MOST_DEGREE}, got {up_to!r}.")
         out: list[Irrep] = []
         instructions = []
         pairs = itertools.product(enumerate(parsed("x", x)), enumerate(parsed("harmonics", harmonics)))
@@ -120,10 +122,31 @@ class TensorPaths:
         return cls(x, harmonics, written(out), instructions)
 
     @classmethod
-    def with_factors(cls, x: str, harmonics: str, out: str, paths: Iterable[Path]) -> "TensorPaths":
-        """Return paths with these factors, instead of factors from a normalisation."""
+    def with_factors(
+        cls, x: Any, harmonics: Any, out: Any, instructions: Iterable[Sequence[Any]]
+    ) -> "TensorPaths":
+        """Return paths without a normalisation: the last entry of an instruction is the path's own factor.
+
+        Coefficients, whose squares add up to 1 for each path, are multiplied by it. In e3nn it is the
+        ``path_weight`` of an instruction of a ``TensorProduct`` that was made.
+
+        Args:
+            x: The irreps of x.
+            harmonics: The irreps of the harmonics, each of multiplicity 1.
+            out: The irreps of the output.
+            instructions: As for :class:`TensorPaths`, with any finite factor (default 1.0).
+
+        Raises:
+            ArgumentError: As for :class:`TensorPaths`.
+
+        Examples:
+            >>> import onehop
+            >>> onehop.TensorPaths.with_factors("4x1o", "1o", "4x0e", [(0, 0, 0, "uvu", 0.5)]).paths
+            (Path(x=0, harmonics=0, out=0, mode='uvu', factor=0.5),)
+        """
         self = cls.__new__(cls)
-        self._fill(parsed("x", x), parsed("harmonics", harmonics), parsed("out", out), tuple(paths))
+        irreps = parsed("x", x), _singles(harmonics), parsed("out", out)
+        self._fill(*irreps, tuple(_checked(*irreps, instruction) for instruction in instructions))
         return self
 
     def _fill(
@@ -206,20 +229,26 @@ def of_text(text: str) -> TensorPaths:
         ArgumentError: It is no such text, or no product allows a path.
     """
     try:
-        *irreps, steps = text.split("|")
-        x, harmonics, out = (
-            parsed(name, each) for name, each in zip(("x", "harmonics", "out"), irreps, strict=True)
-        )
-        paths = []
+        x, harmonics, out, steps = text.split("|")
+        instructions = []
         for step in steps.split(";") if steps else ():
             *places, mode, factor = step.split(",")
-            checked = _checked(x, harmonics, out, (*map(int, places), mode))
-            paths.append(checked._replace(factor=float.fromhex(factor)))
+            instructions.append((*map(int, places), mode, float.fromhex(factor)))
     except ValueError as error:
         raise ArgumentError(f"paths: {text!r} is no text of onehop.TensorPaths ({error}).") from error
-    if any(irrep.multiplicity != 1 for irrep in harmonics):
-        raise ArgumentError(f"paths: expected harmonics of multiplicity 1, got {text!r}.")
-    return TensorPaths.with_factors(irreps[0], irreps[1], irreps[2], paths)
+    return TensorPaths.with_factors(x, harmonics, out, instructions)
+
+
+def _singles(harmonics: object) -> tuple[Irrep, ...]:
+    """Return the irreps of harmonics.
+
+    Raises:
+        ArgumentError: One has another multiplicity than 1.
+    """
+    irreps = parsed("harmonics", harmonics)
+    if any(irrep.multiplicity != 1 for irrep in irreps):
+        raise ArgumentError(f"harmonics: expected irreps of multiplicity 1, got {written(irreps)!r}.")
+    return irreps
 
 
 def _unmixed(paths: TensorPaths, spread: bool) -> TensorPaths:
@@ -278,10 +307,8 @@ def _checked(
         raise ArgumentError(
             f"instructions: expected one of {', '.join(MODES)}, got {mode!r} in {instruction!r}."
         )
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
-        raise ArgumentError(
-            f"instructions: expected a finite weight of 0 or more, got {weight!r} in {instruction!r}."
-        )
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not math.isfinite(weight):
+        raise ArgumentError(f"instructions: expected a finite weight, got {weight!r} in {instruction!r}.")
     left, right, result = x[places[0]], harmonics[places[1]], out[places[2]]
     if not abs(left.degree - right.degree) <= result.degree <= left.degree + right.degree:
         raise ArgumentError(
