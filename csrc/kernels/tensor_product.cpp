@@ -17,7 +17,7 @@ constexpr int kMostComponents = 9;
 constexpr int kVectors = kMostVectors;
 // Pairs of a group that are multiplied with a row in one pass.
 constexpr int64_t kPairsAtOnce = 4;
-// Edges whose rows are asked for before they are used.
+// How many edges ahead rows are prefetched.
 constexpr int64_t kAhead = 2;
 
 // The operands of an edge and one path, from the first channel of a block.
@@ -207,16 +207,16 @@ struct Products {
     return from == nullptr ? nullptr : static_cast<const T*>(from) + number * stride;
   }
 
-  // Asks for the rows that the next edges read.
+  // Prefetches the rows that an edge after this one reads.
   void prefetch(int64_t e) const {
     e = smaller(e + kAhead, args.csr->edges - 1);
-    ask(row_of(args.x, args.x_stride, args.csr->col_data()[e]), args.x_width);
+    prefetch_row(row_of(args.x, args.x_stride, args.csr->col_data()[e]), args.x_width);
     if (args.weights_stride != 0) {
-      ask(row_of(args.weights, args.weights_stride, edge_number(*args.csr, e)), args.weights_width);
+      prefetch_row(row_of(args.weights, args.weights_stride, edge_number(*args.csr, e)), args.weights_width);
     }
   }
 
-  static void ask(const T* row, int64_t columns) {
+  static void prefetch_row(const T* row, int64_t columns) {
     const auto* bytes = reinterpret_cast<const char*>(row);
     const int64_t count = columns * static_cast<int64_t>(sizeof(T));
     for (int64_t offset = 0; offset < count; offset += kLineBytes) __builtin_prefetch(bytes + offset, 0, kKeepRows);

@@ -9,6 +9,7 @@ from torch import Tensor
 
 import onehop
 from onehop import ArgumentError, BackendError, Graph, TensorPaths, reference
+from onehop.graph.handle import GraphInProgram, handle_of
 from tests.irreps.test_clebsch_gordan import harmonics as real_harmonics, rotation, turn
 from tests.ops.comparison import assert_as_good_as
 
@@ -273,4 +274,28 @@ def test_a_program_with_paths():
         loss = function(*leaves)
         found.append([loss, *torch.autograd.grad(loss, leaves)])
     for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_program_with_a_handle(compiled, shared):
+    """Rows behind the last edge are ignored, and their gradients are 0."""
+    more = EDGES.size(1) + 3
+    handle = handle_of(GRAPH)
+
+    def layer(handle: Tensor, x: Tensor, y: Tensor, w: Tensor) -> Tensor:
+        graph = GraphInProgram(number=handle, num_src=NODES, num_dst=NODES, num_edges=more)
+        return onehop.tensor_product(graph, x, y, w, PATHS).square().sum()
+
+    torch._dynamo.reset()
+    function = torch.compile(layer, fullgraph=True, backend="aot_eager") if compiled else layer
+    x, y, w = leaves = operands(PATHS, edges=more, shared=shared)
+    loss = function(handle, *leaves)
+    y_of, w_of = y[:-3], w if shared else w[:-3]
+    expected = onehop.tensor_product(GRAPH, x, y_of, w_of, PATHS).square().sum()
+    torch.testing.assert_close(loss, expected)
+    for ours, theirs in zip(
+        torch.autograd.grad(loss, leaves), torch.autograd.grad(expected, leaves), strict=True
+    ):
         torch.testing.assert_close(ours, theirs)
