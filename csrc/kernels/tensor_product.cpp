@@ -156,7 +156,7 @@ struct Products {
   const TensorProductArgs& args;
   const Block steps;
   const Block values;  // [threads, pairs]
-  const Block sums;    // likewise
+  const Block sums;    // the same
 
   explicit Products(const TensorProductArgs& all)
       : args(all),

@@ -172,6 +172,11 @@ def test_bad_texts(text):
         of_text(text)
 
 
+def test_kernels_have_no_tables_of_mixing_paths():
+    with pytest.raises(ArgumentError, match='kernels take paths of mode "uvu"'):
+        tables_of(MIXED.text, False)
+
+
 @pytest.mark.parametrize("up_to", [-1, 5, 1.0, True, None])
 def test_bad_degrees(up_to):
     with pytest.raises(ArgumentError, match="up_to: expected a degree from 0 to 4"):

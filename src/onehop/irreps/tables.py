@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from onehop.errors import ArgumentError
 from onehop.irreps.clebsch_gordan import coupling
 from onehop.irreps.notation import Irrep
 from onehop.irreps.paths import of_text
@@ -44,8 +45,13 @@ def tables_of(text: str, turned: bool) -> Tables:
     Args:
         text: The paths, as ``TensorPaths.text``.
         turned: Whether the output is the input, and x the result, as in the gradient to x.
+
+    Raises:
+        ArgumentError: A path is not "uvu".
     """
     paths, rows = of_text(text), _Rows([], [], [], [], [])
+    if paths.unmixed is not paths:
+        raise ArgumentError(f'paths: kernels take paths of mode "uvu", got {text!r}.')
     begins_of = _begins(paths.x), _begins(paths.harmonics), _begins(paths.out)
     weight = 0
     for path in paths.paths:

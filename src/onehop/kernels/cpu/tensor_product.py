@@ -26,8 +26,9 @@ class PreparedTensorProduct:
         self.tables = tables_of(call.paths, call.transposed)
         self.factors = self.tables.factors.to(call.x.dtype)
         self.template = _template(plan, self.tables, self.factors)
-        self.template.x_width = call.x.size(1)
-        self.template.out_width = paths.dim_x if call.transposed else paths.dim_out
+        widths = paths.dim_x, paths.dim_out
+        self.template.x_width, self.template.out_width = widths[::-1] if call.transposed else widths
+        self.template.weights_width = paths.weight_numel
 
     @staticmethod
     def key(call: TensorProduct) -> tuple[Any, ...]:
