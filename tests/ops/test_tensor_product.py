@@ -261,16 +261,17 @@ def test_a_machine_refuses():
         onehop.tensor_product(GRAPH, X, Y, W, PATHS, backend="pim")
 
 
-def test_a_program_with_paths():
+@pytest.mark.parametrize(("paths", "shared"), [(PATHS, False), (MIXING, False), (MIXING, True)])
+def test_a_program_with_paths(paths, shared):
     """One program, which reads the paths as constants, forward and backward."""
 
     def layer(x: Tensor, y: Tensor, w: Tensor) -> Tensor:
-        return onehop.tensor_product(GRAPH, x.sin(), y, w.square(), PATHS).square().sum()
+        return onehop.tensor_product(GRAPH, x.sin(), y, w.square(), paths).square().sum()
 
     torch._dynamo.reset()
     found = []
     for function in (torch.compile(layer, fullgraph=True, backend="aot_eager"), layer):
-        leaves = operands(PATHS)
+        leaves = operands(paths, shared=shared)
         loss = function(*leaves)
         found.append([loss, *torch.autograd.grad(loss, leaves)])
     for ours, theirs in zip(*found, strict=True):
