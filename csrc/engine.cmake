@@ -94,7 +94,8 @@ function(onehop_add_engine target)
                                   ${onehop_csrc}/kernels/message.cpp ${onehop_csrc}/kernels/points.cpp
                                   ${onehop_csrc}/kernels/few.cpp
                                   ${onehop_csrc}/kernels/rows.cpp
-                                  ${onehop_csrc}/kernels/sddmm.cpp ${onehop_csrc}/kernels/table.cpp)
+                                  ${onehop_csrc}/kernels/sddmm.cpp ${onehop_csrc}/kernels/table.cpp
+                                  ${onehop_csrc}/kernels/tensor_product.cpp)
     set_source_files_properties(${onehop_csrc}/kernels/points.cpp TARGET_DIRECTORY ${library}
                                 PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
     set(parts ${library})

@@ -25,6 +25,7 @@ NAMES = {
     "OnehopError",
     "Patch",
     "RawMatrix",
+    "TensorPaths",
     "TuningResult",
     "accelerate",
     "aggregate",
@@ -49,6 +50,7 @@ NAMES = {
     "patched",
     "scatter",
     "sddmm",
+    "tensor_product",
     "tune",
     "unpatch",
 }

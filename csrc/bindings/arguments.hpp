@@ -49,6 +49,7 @@ void bind_rows(nanobind::module_& m);
 void bind_reorder(nanobind::module_& m);
 void bind_sampling(nanobind::module_& m);
 void bind_sddmm(nanobind::module_& m);
+void bind_tensor_product(nanobind::module_& m);
 void bind_torch_kernels(nanobind::module_& m);
 void bind_torch_scatter_kernels(nanobind::module_& m);
 void bind_torch_sparse_kernels(nanobind::module_& m);

@@ -162,6 +162,7 @@ NB_MODULE(_native, m) {
   bind_rows(m);
   bind_sampling(m);
   bind_sddmm(m);
+  bind_tensor_product(m);
   bind_torch_kernels(m);
   bind_torch_scatter_kernels(m);
   bind_torch_sparse_kernels(m);

@@ -42,6 +42,8 @@ const KernelTable& ONEHOP_JOIN(table_of_, ONEHOP_ISA)() {
       .arg_extremum_grad_weight = arg_extremum_grad_weight,
       .sddmm = sddmm,
       .fusedmm = fusedmm,
+      .tensor_product = tensor_product,
+      .tensor_product_edges = tensor_product_edges,
       .copy_rows = copy_rows,
       .add_rows = add_rows,
       .few_edges = few_edges,

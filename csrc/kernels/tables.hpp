@@ -14,6 +14,8 @@ void arg_extremum_grad_source(const ArgExtremumGradArgs& args);
 void arg_extremum_grad_weight(const ArgExtremumGradArgs& args);
 void sddmm(const SddmmArgs& args);
 void fusedmm(const FusedmmArgs& args);
+void tensor_product(const TensorProductArgs& args);
+void tensor_product_edges(const TensorProductArgs& args);
 void message(const MessageArgs& args);
 bool copy_rows(const RowsArgs& args);
 bool add_rows(const RowsArgs& args);

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         unpatch as unpatch,
     )
     from onehop.integrations.pyg.layerwise import infer as infer
+    from onehop.irreps.paths import TensorPaths as TensorPaths
     from onehop.loaders.loader import loader as loader
     from onehop.loaders.neighbor_sampler import NeighborSampler as NeighborSampler
     from onehop.ops.aggregate import aggregate as aggregate
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from onehop.ops.rows import gather as gather, scatter as scatter
     from onehop.ops.sddmm import sddmm as sddmm
     from onehop.ops.streaming import RawMatrix as RawMatrix
+    from onehop.ops.tensor_product import tensor_product as tensor_product
     from onehop.streaming import hops as hops, ingest as ingest
     from onehop.tuner import TuningResult as TuningResult, tune as tune
 
@@ -61,7 +63,9 @@ _NAMES = {
     "onehop.graph.identity": "CacheInfo cache_info clear_cache",
     "onehop.integrations.explain": "Explanation explain",
     "onehop.integrations.patch": "Patch accelerate autotune patch patched unpatch",
-    "onehop.ops": "aggregate attention dropout edge_softmax extremum fusedmm gat gather gatv2 scatter sddmm",
+    "onehop.irreps.paths": "TensorPaths",
+    "onehop.ops": "aggregate attention dropout edge_softmax extremum fusedmm gat gather gatv2 scatter sddmm "
+    "tensor_product",
 }
 # Modules that import PyG, or need megabytes in few programs; they are imported on first use.
 _LATER = {

@@ -394,6 +394,34 @@ class SddmmCall(_Call):
     out_stride: int
     out_is_acc: bool
 
+class TensorProductCall(_Call):
+    dtype: int
+    threads: int
+    edges_per_item: int
+    paths: int
+    path_count: int
+    groups: int
+    pairs: int
+    pair_count: int
+    term_columns: int
+    term_factors: int
+    x_width: int
+    out_width: int
+    harmonics_width: int
+    weights_width: int
+    x: int
+    x_stride: int
+    harmonics: int
+    harmonics_stride: int
+    weights: int
+    weights_stride: int
+    out: int
+    grad: int
+    grad_stride: int
+    to_harmonics: int
+    to_weights: int
+    sums_weights: bool
+
 class FusedmmCall(_Call):
     rule: int
     dtype: int
@@ -523,6 +551,8 @@ def arg_extremum_grad_source(call: ArgExtremumGradCall, csr: Csr, /) -> None: ..
 def arg_extremum_grad_weight(call: ArgExtremumGradCall, csr: Csr, /) -> None: ...
 def sddmm(call: SddmmCall, csr: Csr, /) -> None: ...
 def fusedmm(call: FusedmmCall, csr: Csr, /) -> None: ...
+def tensor_product(call: TensorProductCall, csr: Csr, /) -> None: ...
+def tensor_product_edges(call: TensorProductCall, csr: Csr, /) -> None: ...
 def edge_softmax(call: EdgeSoftmaxCall, csr: Csr, /) -> None: ...
 def edge_softmax_grad(call: EdgeSoftmaxCall, csr: Csr, /) -> None: ...
 def attention(call: AttentionCall, csr: Csr, /) -> None: ...

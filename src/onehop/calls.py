@@ -41,3 +41,9 @@ from onehop.reference.extremum import (
 )
 from onehop.reference.fusedmm import Fusedmm as Fusedmm, FusedmmGradients as FusedmmGradients
 from onehop.reference.sddmm import Sddmm as Sddmm, SddmmGradients as SddmmGradients
+from onehop.reference.tensor_product import (
+    TensorProduct as TensorProduct,
+    TensorProductEdges as TensorProductEdges,
+    TensorProductEdgesGradients as TensorProductEdgesGradients,
+    TensorProductGradients as TensorProductGradients,
+)

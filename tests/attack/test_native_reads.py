@@ -11,7 +11,7 @@ import torch_geometric.nn as nn
 from torch import Tensor
 
 import onehop
-from onehop import thresholds
+from onehop import TensorPaths, thresholds
 from onehop.errors import BackendError, IndexRangeError
 from onehop.kernels.cpu.rows import take_rows
 from onehop.native import WithoutMemoryError, address, extension
@@ -52,7 +52,7 @@ def test_gradients_of_steps_and_of_complex_numbers() -> None:
 def program_of_a_mask(written: str, by: str = "") -> str:
     return f"""
 import numpy as np, torch, onehop
-from onehop import thresholds
+from onehop import TensorPaths, thresholds
 def outcome():
     held = np.zeros(1 << 16, bool)
     held[:10] = True
@@ -164,6 +164,8 @@ def negated(*shape: int) -> Tensor:
 GRAPH = onehop.Graph.from_edge_index(torch.randint(0, 20, (2, 90)), 20)
 EDGES = GRAPH.edge_index()
 WEIGHT = torch.rand(90)
+# Of as many columns of x, one weight for each edge.
+PATHS = {1: TensorPaths("1x0e", "0e", "1x0e", [(0, 0, 0)]), 3: TensorPaths("1x1o", "0e", "1x1o", [(0, 0, 0)])}
 CALLS = {
     "sum": lambda x, w: onehop.aggregate(GRAPH, x),
     "weighted sum": lambda x, w: onehop.aggregate(GRAPH, x, w),
@@ -172,6 +174,9 @@ CALLS = {
     "scaled": lambda x, w: onehop.aggregate(GRAPH, x, src_scale=x[:, 0], dst_scale=x[:, 0]),
     "softmax": lambda x, w: onehop.edge_softmax(GRAPH, w),
     "products": lambda x, w: onehop.sddmm(GRAPH, x, x),
+    "products of harmonics": lambda x, w: onehop.tensor_product(
+        GRAPH, x, w[:, None], w[:, None], PATHS[x.size(1)]
+    ),
     "gather": lambda x, w: onehop.gather(x, EDGES[0]),
     "scatter": lambda x, w: onehop.scatter(w.unsqueeze(1), EDGES[0], 20),
     "a linear layer": lambda x, w: patched(torch.nn.functional.linear, x, torch.ones(3, x.size(1))),

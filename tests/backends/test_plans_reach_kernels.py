@@ -19,12 +19,13 @@ PLAN = CpuPlan(
 COMMON = {"edges_per_item": 77, "prefetch": 3, "threads": 1}
 OF_SUMS = {**COMMON, "keeps_near": True, "column_tile": 8, "register_block": 2, "nontemporal": True}
 
-CALLS = ("sum", "max", "sddmm", "edge_softmax", "fusedmm dot", "gat", "gatv2", "attention")
+CALLS = ("sum", "max", "sddmm", "edge_softmax", "fusedmm dot", "gat", "gatv2", "attention", "tensor product")
 
 KERNELS = [
     "aggregate", "arg_extremum", "arg_extremum_grad_source", "arg_extremum_grad_weight",
     "attention", "attention_grad_dst", "attention_grad_src", "attention_weights",
     "edge_softmax", "edge_softmax_grad", "extremum_grad_source", "extremum_grad_weight", "fusedmm", "sddmm",
+    "tensor_product", "tensor_product_edges",
 ]  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from tests.default_device.ways import EDGE_INDEX, EDGES, HEADS, NODES, WIDTH, ne
 
 GRAPH = new_graph()
 X, WEIGHT, SCALE = number(NODES, WIDTH), number(EDGES), number(NODES)
+PATHS = onehop.TensorPaths.between("3x0e+2x1o", "0e+1o", up_to=1)
 HEADED, OF_HEADS, OF_EDGES = number(NODES, HEADS, WIDTH), number(NODES, HEADS), number(EDGES, HEADS)
 
 
@@ -43,6 +44,10 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     ),
     "sddmm": (lambda dst, src: onehop.sddmm(GRAPH, dst, src), (X, X)),
     "fusedmm": (lambda dst, src: onehop.fusedmm(GRAPH, dst, src, "sigmoid"), (X, X)),
+    "tensor product": (
+        lambda x, harmonics, weights: onehop.tensor_product(GRAPH, x, harmonics, weights, PATHS),
+        (number(NODES, PATHS.dim_x), number(EDGES, PATHS.dim_harmonics), number(EDGES, PATHS.weight_numel)),
+    ),
     "edge softmax": (lambda scores: onehop.edge_softmax(GRAPH, scores), (OF_EDGES,)),
     "gat": (
         lambda x, left, right, edge, mask: onehop.gat(GRAPH, x, left, right, edge_score=edge, edge_mask=mask),

@@ -27,6 +27,7 @@
 #include "onehop/dropout.hpp"
 #include "onehop/kernels.hpp"
 #include "onehop/parallel.hpp"
+#include "onehop/tensor_product.hpp"
 
 namespace {
 
@@ -604,6 +605,7 @@ void check_exponential(const std::string& isa) {
 
 #include "attention_check.hpp"
 #include "mersenne_check.hpp"
+#include "tensor_product_check.hpp"
 
 template <class T>
 void check_type(const std::string& isa, const std::vector<Graph>& graphs) {
@@ -614,6 +616,7 @@ void check_type(const std::string& isa, const std::vector<Graph>& graphs) {
   check_extremum_grad<T>(isa, graphs);
   check_sddmm<T>(isa, graphs);
   check_fusedmm<T>(isa, graphs);
+  check_tensor_product<T>(isa, graphs);
   check_message<T>(isa, graphs);
   check_edge_softmax<T>(isa, graphs);
   check_attention<T>(isa, graphs);

@@ -37,7 +37,10 @@ def check(command: list[str | Path], isas: set[str], dtypes: tuple[str, ...], **
     expected |= {
         (isa, "float32", name)
         for isa in isas
-        for name in ("stream_read", "gather_rows", "exponential", "dropout", "message")
+        for name in (
+            *("stream_read", "gather_rows", "exponential", "dropout", "message"),
+            *("tensor_product", "tensor_product_edges"),
+        )
     }
     assert expected <= passed
     assert "FAIL" not in done.stdout

@@ -3,6 +3,7 @@
 An operator that is added to CASES is tested in every way that is there.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 import onehop
-from onehop import Graph, reference
+from onehop import Graph, TensorPaths, reference
 from onehop.messages import End, Operand, Program, Step
 from onehop.ops.aggregate import REDUCTIONS
 from onehop.ops.factors import MULTIPLY
@@ -49,7 +50,8 @@ class Case:
 
     def operands(self, edge_index: Tensor, num_src: int, num_dst: int, width: int = 2) -> dict[str, Tensor]:
         """Random numbers in float64, the same in every run."""
-        extents = {"S": num_src, "D": num_dst, "E": edge_index.size(1), "W": width, "2*W": 2 * width}
+        extents = {"S": num_src, "D": num_dst, "E": edge_index.size(1), "W": width}
+        extents |= {f"{times}*W": times * width for times in (2, 4, 9, 12)}
         generator = torch.Generator().manual_seed(2)
         return {
             name: torch.randn(
@@ -199,6 +201,47 @@ def _message(reduce: str) -> Case:
     return Case(fast, naive, shapes, FLOATS, lambda width: 30_000.0, backends=(), registered=False)
 
 
+@functools.cache
+def _tensor_paths(width: int, mode: str) -> TensorPaths:
+    """Scalars and vectors; paths that share an irrep of the output, and one that no path reaches."""
+    x, harmonics = f"{width}x0e+{width}x1o", "0e+1o+2e"
+    if mode == "uvu":
+        return TensorPaths.between(x, harmonics, up_to=2)
+    out = f"{width}x0e+{width}x1o+3x2e+2x3o+0x1e+4x1o+2x0o"
+    places = [
+        (0, 0, 0),
+        (0, 2, 2, "uvw"),
+        (1, 0, 1, "uvu", 2.0),
+        (1, 2, 1),
+        (1, 2, 3, "uvw"),
+        (0, 1, 5, "uvw", 0.5),
+    ]
+    return TensorPaths(x, harmonics, out, places)
+
+
+def _tensor_product(weights: str, mode: str = "uvu", **layouts: str) -> Case:
+    def paths_of(operands: dict[str, Tensor]) -> TensorPaths:
+        return _tensor_paths(operands["x"].size(-1) // 4, mode)
+
+    def fast(graph: Graph, backend: str | None = None, **operands: Tensor) -> Tensor:
+        return onehop.tensor_product(graph, **operands, paths=paths_of(operands), **layouts, backend=backend)
+
+    def naive(edges: Tensor, num_dst: int, **operands: Tensor) -> Tensor:
+        return reference.tensor_product(
+            edges, **_promoted(operands), paths=paths_of(operands), num_dst=num_dst, **layouts
+        )
+
+    shapes = {"x": "S 4*W", "harmonics": "E 9", "weights": weights}
+    # Gradients of shared weights are sums over all edges.
+    magnitude = (lambda width: 200.0 + 4 * width) if "E" in weights else (lambda width: 30_000.0)
+    return Case(fast, naive, shapes, magnitude=magnitude, backends=("reference",))
+
+
+def _promoted(operands: dict[str, Tensor]) -> dict[str, Tensor]:
+    dtype = functools.reduce(torch.promote_types, (operand.dtype for operand in operands.values()))
+    return {name: operand.to(dtype) for name, operand in operands.items()}
+
+
 _OF_GAT = {"x": "S 3 W", "score_src": "S 3", "score_dst": "D 3"}
 _OF_GATV2 = {"x_src": "S 2 W", "x_dst": "D 2 W", "att": "2 W"}
 _OF_DOT = {"query": "D 2 W", "key": "S 2 W", "value": "S 2 W"}
@@ -277,6 +320,11 @@ CASES = {
     **{f"scatter {reduce}": _scatter(reduce) for reduce in REDUCTIONS},
     "typed sum": _typed_sum("sum", None),
     "typed mean": _typed_sum("mean", 1),
+    "tensor product": _tensor_product("E 9*W", layout="ir_mul"),
+    "tensor product, e3nn's order": _tensor_product("E 9*W", out_layout="ir_mul"),
+    "tensor product, shared": _tensor_product("9*W", layout="ir_mul", out_layout="mul_ir"),
+    "tensor product, uvw": _tensor_product("12*W", "uvw"),
+    "tensor product, uvw of edges": _tensor_product("E 12*W", "uvw", layout="ir_mul"),
     **{f"message {r}": _message(r) for r in ("sum", "mean", "squares", "max", "min")},
 }
 """By name."""

@@ -9,6 +9,7 @@
 namespace onehop {
 
 struct Generated;
+struct TensorProductArgs;  // tensor_product.hpp
 
 enum class DType : int { float32, float64, bfloat16, float16 };
 enum class Reduce : int { sum, mean, max, min };
@@ -313,6 +314,8 @@ struct KernelTable {
   void (*arg_extremum_grad_weight)(const ArgExtremumGradArgs&);
   void (*sddmm)(const SddmmArgs&);
   void (*fusedmm)(const FusedmmArgs&);
+  void (*tensor_product)(const TensorProductArgs&);
+  void (*tensor_product_edges)(const TensorProductArgs&);
   // Return false if an entry of the index was not in [0, matrix_rows), or a source not in [0, sources_rows); each is
   // read and checked once, as it is used.
   bool (*copy_rows)(const RowsArgs&);

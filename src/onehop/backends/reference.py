@@ -18,6 +18,12 @@ from onehop.reference.extremum import Extremum, ExtremumGrad, run_extremum, run_
 from onehop.reference.fusedmm import Fusedmm, run_fusedmm
 from onehop.reference.independent import independent
 from onehop.reference.sddmm import Sddmm, run_sddmm
+from onehop.reference.tensor_product import (
+    TensorProduct,
+    TensorProductEdges,
+    run_tensor_product,
+    run_tensor_product_edges,
+)
 
 _FORMULAS: dict[type, Callable[[Graph, Any], Any]] = {
     Aggregate: run_aggregate,
@@ -29,6 +35,8 @@ _FORMULAS: dict[type, Callable[[Graph, Any], Any]] = {
     ExtremumGrad: run_extremum_grad,
     Fusedmm: run_fusedmm,
     Sddmm: run_sddmm,
+    TensorProduct: run_tensor_product,
+    TensorProductEdges: run_tensor_product_edges,
 }
 
 

@@ -9,6 +9,7 @@ from onehop.ops.extremum import extremum
 from onehop.ops.fusedmm import fusedmm
 from onehop.ops.rows import gather, scatter
 from onehop.ops.sddmm import sddmm
+from onehop.ops.tensor_product import tensor_product
 
 __all__ = [
     "AttentionOptions",
@@ -23,4 +24,5 @@ __all__ = [
     "gatv2",
     "scatter",
     "sddmm",
+    "tensor_product",
 ]

@@ -11,6 +11,7 @@ from onehop.reference.edge_softmax import edge_softmax
 from onehop.reference.fusedmm import fusedmm
 from onehop.reference.message import message
 from onehop.reference.sddmm import sddmm
+from onehop.reference.tensor_product import tensor_product
 
 __all__ = [
     "aggregate",
@@ -24,4 +25,5 @@ __all__ = [
     "gatv2",
     "message",
     "sddmm",
+    "tensor_product",
 ]

@@ -12,6 +12,8 @@ from onehop.calls import (
     ExtremumGrad,
     Fusedmm,
     Sddmm,
+    TensorProduct,
+    TensorProductEdges,
 )
 from onehop.kernels.cpu.aggregate import PreparedAggregate
 from onehop.kernels.cpu.arg_extremum import PreparedArgExtremum, PreparedArgExtremumGrad
@@ -21,6 +23,7 @@ from onehop.kernels.cpu.extremum import PreparedExtremum, PreparedExtremumGrad
 from onehop.kernels.cpu.fusedmm import PreparedFusedmm
 from onehop.kernels.cpu.prepared import Prepared
 from onehop.kernels.cpu.sddmm import PreparedSddmm
+from onehop.kernels.cpu.tensor_product import PreparedTensorProduct, PreparedTensorProductEdges
 
 KERNELS: dict[type, type[Prepared]] = {
     Aggregate: PreparedAggregate,
@@ -34,5 +37,7 @@ KERNELS: dict[type, type[Prepared]] = {
     ExtremumGrad: PreparedExtremumGrad,
     Fusedmm: PreparedFusedmm,
     Sddmm: PreparedSddmm,
+    TensorProduct: PreparedTensorProduct,
+    TensorProductEdges: PreparedTensorProductEdges,
 }
 """The prepared call that runs each type of call."""
