@@ -5,7 +5,7 @@ import math
 import os
 import threading
 import weakref
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,8 @@ from onehop.graph.index import IndexRows, from_index
 from onehop.graph.orders import Orders, Reordering, reordered
 from onehop.graph.statistics import GraphStatistics
 from onehop.graph.streams import capturing
+from onehop.graph.vectors import edge_vectors, lengths_of, structures_of
+from onehop.points.periodic import PeriodicAtoms, PeriodicRows, checked_radius, neighbours_of
 from onehop.points.search import neighbours
 
 if TYPE_CHECKING:
@@ -135,31 +137,69 @@ class Graph:
 
     @classmethod
     def from_points(
-        cls, pos: Tensor, *, k: int | None = None, radius: float = math.inf, ptr: Tensor | None = None
-    ) -> "Graph":
-        """Make a graph of points and their neighbours, nearest first; edges go from neighbours to points.
+        cls,
+        pos: Tensor,
+        *,
+        k: int | None = None,
+        radius: float = math.inf,
+        cell: Tensor | None = None,
+        pbc: bool | Sequence[bool] | Tensor | None = None,
+        batch: Tensor | None = None,
+        ptr: Tensor | None = None,
+    ) -> "PointGraph":
+        """Make a graph of points and their neighbours; edges go from neighbours to points.
+
+        Without a cell, the neighbours of a point are in the order of their distances. With a cell, they are
+        all images nearer than ``radius``, also of the point itself, in the order of their numbers and then of
+        their shifts. The search is exact for skewed and small cells and for points outside the cell, and
+        distances are compared in float64.
 
         Args:
-            pos: [N, D], real numbers on the CPU.
+            pos: [N, D], real numbers on the CPU; [N, 3] with a cell.
             k: The maximal number of neighbours of a point: the nearest, and at equal distance those with
-                lower numbers. None means all within ``radius``.
-            radius: Neighbours are nearer than this distance.
-            ptr: [B + 1], int64: the bounds of consecutive clouds, which are searched separately; None means
-                one cloud.
+                lower numbers. None means all within ``radius``; with a cell, it must be None.
+            radius: Neighbours are nearer than this distance, in the unit of ``pos``. A point at exactly this
+                distance is no neighbour, as in ASE and matscipy.
+            cell: [3, 3], or [B, 3, 3] with a cell for each structure: the vectors of the cell are its rows,
+                in the unit of ``pos``. None means that nothing repeats.
+            pbc: Which vectors of the cell repeat: one boolean, three, or [B, 3]. None means all vectors of a
+                given cell. The other vectors have no effect, and may be 0.
+            batch: [N], int64 or int32: the number of the structure of each point, ascending. Structures are
+                searched separately. None means one structure.
+            ptr: [B + 1], int64: the bounds of the structures, instead of ``batch``.
 
         Raises:
             ArgumentError: A shape, dtype or device does not fit, a coordinate is not finite, ``k`` or
-                ``radius`` is negative, or both are omitted.
+                ``radius`` is negative, or both are omitted; ``pbc`` is given without a cell, both ``batch``
+                and ``ptr`` are given, or the vectors that repeat are linearly dependent; ``radius`` is not
+                finite and above 0 with a cell, or so large that the neighbours do not fit in memory.
 
         Examples:
             >>> import onehop, torch
             >>> onehop.Graph.from_points(torch.tensor([[0.0], [1.0], [5.0]]), k=1).edge_index()
             tensor([[1, 0, 1],
                     [0, 1, 2]])
+            >>> atom, cell = torch.zeros(1, 3), torch.diag(torch.tensor([1.0, 3.0, 3.0]))
+            >>> graph = onehop.Graph.from_points(atom, radius=1.5, cell=cell)  # its own images
+            >>> graph.edge_index().tolist(), graph.shifts.tolist()
+            ([[0, 0], [0, 0]], [[-1, 0, 0], [1, 0, 0]])
         """
+        if batch is not None:
+            if ptr is not None:
+                raise ArgumentError("batch, ptr: expected at most one of them.")
+            ptr = structures_of(batch, pos, cell)
+        if cell is not None:
+            if k is not None:
+                raise ArgumentError(f"k: with a cell, expected None, got {k}; give a radius alone.")
+            atoms = PeriodicAtoms.of(pos, cell, pbc, ptr)
+            return PointGraph.of_rows(neighbours_of(atoms, checked_radius("radius", radius)), atoms.bounds)
+        if pbc is not None and torch.as_tensor(pbc, device=native.CPU).any():
+            raise ArgumentError(f"pbc: expected None or False without a cell, got {pbc!r}.")
         if k is None and radius == math.inf:
             raise ArgumentError("k, radius: expected at least one of them.")
-        return cls.from_csr(*neighbours("pos", pos, k, radius, ptr))
+        rowptr, col = neighbours("pos", pos, k, radius, ptr)
+        dims = pos.size(1) if pos.dim() > 1 else 1
+        return PointGraph(build.from_csr(rowptr, col, None), torch.tensor([0, len(pos)], device=native.CPU), dims)
 
     @classmethod
     def from_scipy(cls, matrix: Any) -> "Graph":
@@ -364,6 +404,85 @@ class Graph:
         return (Graph.from_edge_index, (self.edge_index(), None, (self.num_src, self.num_dst)))
 
 
+class PointGraph(Graph):
+    """A graph of points and their neighbours in space; see :meth:`Graph.from_points`.
+
+    Examples:
+        >>> import onehop, torch
+        >>> pos, cell = torch.tensor([[0.0, 0, 0], [3.5, 0, 0]]), 4 * torch.eye(3)
+        >>> graph = onehop.Graph.from_points(pos, radius=1.0, cell=cell)
+        >>> graph.edge_index().tolist(), graph.shifts.tolist()
+        ([[1, 0], [0, 1]], [[-1, 0, 0], [1, 0, 0]])
+        >>> graph.vectors(pos, cell)
+        tensor([[-0.5000,  0.0000,  0.0000],
+                [ 0.5000,  0.0000,  0.0000]])
+    """
+
+    def __init__(self, csr: Any, bounds: Tensor, dims: int, shifts: Tensor | None = None) -> None:
+        """Wraps a native graph whose edges are in row order.
+
+        Args:
+            csr: The native graph.
+            bounds: [B + 1], int64: the bounds of the structures.
+            dims: Number of coordinates of a point.
+            shifts: [E, dims], int32; None means zeros, because nothing repeats.
+        """
+        super().__init__(csr)
+        self._bounds, self._dims, self._shifts = bounds, dims, shifts
+
+    @classmethod
+    def of_rows(cls, rows: PeriodicRows, bounds: Tensor) -> "PointGraph":
+        """Make a graph of atoms and their neighbours in cells.
+
+        Args:
+            rows: The neighbours.
+            bounds: [B + 1], int64: the bounds of the structures.
+        """
+        return cls(build.from_csr(rows.rowptr, rows.col, None), bounds, rows.shifts.size(1), rows.shifts)
+
+    @property
+    def shifts(self) -> Tensor:
+        """[E, D], int32: how often each vector of the cell is added to the source's position."""
+        if self._shifts is None:
+            return torch.zeros(self.num_edges, self._dims, dtype=torch.int32, device=native.CPU)
+        return self._shifts
+
+    def vectors(self, pos: Tensor, cell: Tensor | None = None) -> Tensor:
+        """Return the vector from the destination to the shifted source of each edge, [E, D].
+
+        The vector is ``pos[source] - pos[destination] + shifts @ cell``: from the atom to its neighbour, as
+        in ASE, matscipy, NequIP and SchNetPack. (In MACE, the receiver is shifted, and the vector goes from
+        the sender to the receiver: its ``unit_shifts`` are ``-shifts``, and its vectors ``-vectors``.)
+        Gradients flow to ``pos`` and ``cell``.
+
+        Args:
+            pos: [N, D], floating-point numbers: the positions, from which the graph was made or near them.
+            cell: [3, 3] or [B, 3, 3]: the cell; None for a graph that was made without one.
+
+        Raises:
+            ArgumentError: A shape, dtype or device does not fit, or ``cell`` is missing or superfluous.
+        """
+        return edge_vectors(pos, cell, (self.rowptr, self.col), self._shifts, self._bounds)
+
+    def lengths(self, pos: Tensor, cell: Tensor | None = None) -> Tensor:
+        """Return the length of the vector of each edge, [E]; see :meth:`vectors`.
+
+        All derivatives of a length of 0 are 0.
+        """
+        return lengths_of(self.vectors(pos, cell))
+
+    @property
+    def nbytes_by_device(self) -> dict[torch.device, int]:
+        """The bytes on each device."""
+        totals = super().nbytes_by_device
+        totals[native.CPU] += self._bounds.nbytes + (0 if self._shifts is None else self._shifts.nbytes)
+        return totals
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles the graph as its rows."""
+        return (_unpickled, (self.rowptr, self.col, self._bounds, self._dims, self._shifts))
+
+
 class StoredGraph(folders.StoredRows):
     """A graph in a folder. Only the part that is being read is in memory.
 
@@ -386,6 +505,10 @@ class StoredGraph(folders.StoredRows):
         """
         rowptr, col = (torch.from_numpy(np.array(array)) for array in (self.rowptr, self.col))
         return Graph.from_csr(rowptr, col, self.num_src)
+
+
+def _unpickled(rowptr: Tensor, col: Tensor, bounds: Tensor, dims: int, shifts: Tensor | None) -> PointGraph:
+    return PointGraph(build.from_csr(rowptr, col, None), bounds, dims, shifts)
 
 
 def by_number(number: int) -> Graph:
