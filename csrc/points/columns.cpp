@@ -10,8 +10,6 @@
 namespace onehop {
 namespace {
 
-// Columns of half the reach have fewer images beside the ball of neighbours, if they hold some images each.
-constexpr double kFewImages = 3;
 constexpr int64_t kColumnsPerTask = 64, kImagesPerTask = 4096;
 // Numbers of columns are off by rounding by less than this share of a column.
 constexpr double kSlack = 1e-5;
@@ -22,9 +20,9 @@ Columns columns_of(const Region& region, int64_t images, int64_t first) {
   const auto extent = [&](int axis) { return region.high[axis] - region.low[axis] + 2 * region.reach; };
   // Where atoms reach far, columns are long instead of many.
   std::stable_sort(columns.axes, columns.axes + 3, [&](int a, int b) { return extent(a) < extent(b); });
-  const double area = extent(columns.axes[0]) * extent(columns.axes[1]);
-  const double share = region.reach * region.reach / area * static_cast<double>(images);
-  columns.width = region.reach * (1 + kSlack) / (share >= 4 * kFewImages ? 2 : 1);
+  // Columns of half the reach hold fewer images outside the ball of neighbours, but they took longer: 33 ms instead of
+  // 22 with 50 neighbours, and 560 instead of 515 with 700.
+  columns.width = region.reach * (1 + kSlack);
   const double most = 2.0 * static_cast<double>(images) + 16;
   const auto wide = [&](int side) { return std::floor(extent(columns.axes[side]) / columns.width) + 1; };
   while (wide(0) * wide(1) > most) columns.width *= 1.25;
@@ -53,7 +51,7 @@ void SortedImages::sort(const PeriodicAtoms& atoms, const Images& images, int th
   for_each(tasks, threads, [&](int64_t task) {
     const int64_t end = std::min((task + 1) * kImagesPerTask, images.count());
     for (int64_t i = task * kImagesPerTask; i < end; ++i) {
-      column[i] = structures[atoms.structure_of(images.atom(i))].column_of(images.at(i));
+      column[i] = structures[atoms.structure_of(images[i].atom)].column_of(images.at(i));
     }
   });
   begin.assign(columns + 1, 0);
@@ -70,7 +68,7 @@ void SortedImages::sort(const PeriodicAtoms& atoms, const Images& images, int th
     const int64_t end = std::min((task + 1) * kColumnsPerTask, columns);
     for (int64_t c = task * kColumnsPerTask; c < end; ++c) {
       if (begin[c] == begin[c + 1]) continue;
-      const int* axes = structures[atoms.structure_of(images.atom(image[begin[c]]))].axes;
+      const int* axes = structures[atoms.structure_of(images[image[begin[c]]].atom)].axes;
       own.clear();
       for (int64_t i = begin[c]; i < begin[c + 1]; ++i) own.emplace_back(images.at(image[i])[axes[2]], image[i]);
       std::sort(own.begin(), own.end());

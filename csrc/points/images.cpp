@@ -175,17 +175,14 @@ PeriodicError Images::make(const PeriodicAtoms& atoms, int64_t most, int threads
     return PeriodicError::too_many_images;
   }
   at_ = array_of<double>(3 * this->count());
-  atom_ = array_of<int32_t>(this->count());
-  shift_ = array_of<int32_t>(3 * this->count());
+  copies_ = array_of<Copy>(this->count());
   for_atoms(threads, [&](int64_t atom, std::vector<Image>& own) {
     std::sort(own.begin(), own.end(), [](const Image& a, const Image& b) { return a.shift < b.shift; });
     int64_t next = first_[atom];
     for (const Image& image : own) {
       if (image.home) home_[atom] = static_cast<int32_t>(next);
-      atom_[next] = static_cast<int32_t>(atom);
       std::copy_n(image.at.data(), 3, at_.get() + 3 * next);
-      std::copy_n(image.shift.data(), 3, shift_.get() + 3 * next);
-      ++next;
+      copies_[next++] = {static_cast<int32_t>(atom), {image.shift[0], image.shift[1], image.shift[2]}};
     }
   });
   inside_.reset();

@@ -19,6 +19,12 @@ struct Region {
   double first[3], last[3];     // the same along the vectors of the lattice
 };
 
+// An atom, and how often each vector of the cell is added to its position.
+struct Copy {
+  int32_t atom;
+  int32_t shift[3];
+};
+
 // Images in the order of their atoms, and then of their shifts.
 class Images {
  public:
@@ -29,11 +35,8 @@ class Images {
   int64_t first_of(int64_t atom) const { return first_[atom]; }
   const Region& region(int64_t structure) const { return regions_[structure]; }
   const double* at(int64_t image) const { return at_.get() + 3 * image; }
-  int64_t atom(int64_t image) const { return atom_[image]; }
-  // How often each vector of the cell is added to the atom's position.
-  const int32_t* shift(int64_t image) const { return shift_.get() + 3 * image; }
-  // Whether it is the image in the cell, which each atom has.
-  bool is_home(int64_t image) const { return home_[atom_[image]] == image; }
+  const Copy& operator[](int64_t image) const { return copies_[image]; }
+  // The image in the cell, which each atom has.
   int64_t home(int64_t atom) const { return home_[atom]; }
 
  private:
@@ -49,13 +52,12 @@ class Images {
 
   PeriodicAtoms atoms_{};
   std::vector<Region> regions_;
-  Array<double> inside_;   // [atoms, 3]: positions in the cell
+  Array<double> inside_;    // [atoms, 3]: positions in the cell
   Array<int32_t> entered_;  // [atoms, 3]: the shifts that led there
-  Array<int64_t> first_;   // [atoms + 1]: the first image of each atom
-  Array<int32_t> home_;    // [atoms]
-  Array<double> at_;       // [images, 3]
-  Array<int32_t> atom_;    // [images]
-  Array<int32_t> shift_;   // [images, 3]
+  Array<int64_t> first_;    // [atoms + 1]: the first image of each atom
+  Array<int32_t> home_;     // [atoms]
+  Array<double> at_;        // [images, 3]
+  Array<Copy> copies_;      // [images]
 };
 
 }  // namespace onehop

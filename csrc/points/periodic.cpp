@@ -9,6 +9,7 @@
 #include <numeric>
 #include <vector>
 
+#include "../runtime/key_sort.hpp"
 #include "columns.hpp"
 #include "each.hpp"
 #include "images.hpp"
@@ -33,10 +34,11 @@ struct Window {
   }
 };
 
-// Sorts distinct numbers.
-void sort_numbers(int32_t* numbers, int64_t count) {
+// Sorts distinct numbers of at most so many bits.
+void sort_numbers(int32_t* numbers, int64_t count, int bits, std::vector<uint32_t>* spare) {
   if (count > kRankedPoints) {
-    std::sort(numbers, numbers + count);
+    spare->resize(std::max<size_t>(spare->size(), count));
+    sort_digits(reinterpret_cast<uint32_t*>(numbers), spare->data(), count, 0, bits);
     return;
   }
   double keys[kRankedPoints];
@@ -108,9 +110,8 @@ void PeriodicSearch::Grid::for_atoms(int64_t task, Body&& body) const {
     std::vector<Window> windows;
     int64_t structure = -1;
     for (int64_t place = sorted.begin[column]; place < sorted.begin[column + 1]; ++place) {
-      const int32_t image = sorted.image[place];
-      if (!images.is_home(image)) continue;
-      const int64_t atom = images.atom(image);
+      const int64_t image = sorted.image[place], atom = images[image].atom;
+      if (images.home(atom) != image) continue;
       if (structure < 0) {
         structure = atoms.structure_of(atom);
         windows = windows_of(column, sorted.structures[structure], images.region(structure));
@@ -161,12 +162,12 @@ int64_t PeriodicSearch::Grid::collect(const Region& region, int64_t place, const
     std::swap(*std::find(out, out + count, self), out[count - 1]);
     return count - 1;
   }
-  const int64_t atom = images.atom(self);
+  const int64_t atom = images[self].atom;
   const double *destination = atoms.positions + 3 * atom, *cell = atoms.cells + 9 * atoms.structure_of(atom);
   const auto is_far = [&](int32_t image) {
-    const double* source = atoms.positions + 3 * images.atom(image);
+    const double* source = atoms.positions + 3 * int64_t{images[image].atom};
     int32_t shift[3];
-    for (int d = 0; d < 3; ++d) shift[d] = images.shift(image)[d] - images.shift(self)[d];
+    for (int d = 0; d < 3; ++d) shift[d] = images[image].shift[d] - images[self].shift[d];
     return image == self || !(squared_length(source, destination, shift, cell) < atoms.radius * atoms.radius);
   };
   return std::remove_if(out, out + count, is_far) - out;
@@ -206,16 +207,20 @@ int64_t PeriodicSearch::count(int64_t* rowptr, int64_t most_edges, int threads) 
 
 void PeriodicSearch::write(const PeriodicOut& out, int threads) const {
   const Grid& grid = *grid_;
+  const int bits = bits_below(grid.images.count());
   for_each(static_cast<int64_t>(grid.tasks.size()) - 1, threads, [&](int64_t task) {
     std::vector<int32_t> near;
+    std::vector<uint32_t> spare;
     grid.for_atoms(task, [&](int64_t atom, int64_t place, const Region& region, const std::vector<Window>& windows) {
       const int64_t count = grid.collect(region, place, windows, &near);
       // Images are numbered in the order of their atoms and shifts.
-      sort_numbers(near.data(), count);
-      const int32_t* own = grid.images.shift(grid.images.home(atom));
-      for (int64_t i = 0, edge = out.rowptr[atom]; i < count; ++i, ++edge) {
-        out.col[edge] = static_cast<int32_t>(grid.images.atom(near[i]));
-        for (int d = 0; d < 3; ++d) out.shifts[3 * edge + d] = grid.images.shift(near[i])[d] - own[d];
+      sort_numbers(near.data(), count, bits, &spare);
+      const Copy own = grid.images[grid.images.home(atom)];
+      int32_t *col = out.col + out.rowptr[atom], *shifts = out.shifts + 3 * out.rowptr[atom];
+      for (int64_t i = 0; i < count; ++i, shifts += 3) {
+        const Copy copy = grid.images[near[i]];
+        col[i] = copy.atom;
+        for (int d = 0; d < 3; ++d) shifts[d] = copy.shift[d] - own.shift[d];
       }
     });
   });

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from onehop import config
 from onehop.errors import ArgumentError
-from onehop.native import CPU, address, extension, threads
+from onehop.native import CPU, address, empty, extension, threads
 from onehop.points.clouds import Clouds
 from onehop.sizes import readable
 
@@ -196,8 +196,9 @@ def nearer(atoms: PeriodicAtoms, rows: PeriodicRows, radius: float) -> PeriodicR
 
 def _room(rowptr: Tensor, edges: int) -> tuple[Any, PeriodicRows]:
     """Return arrays for neighbours, for native code and for Python."""
-    col = torch.empty(edges, dtype=torch.int32, device=CPU)
-    shifts = torch.empty(edges, DIMS, dtype=torch.int32, device=CPU)
+    # Large arrays come from the memory pool, which has floating-point numbers alone.
+    col = empty((edges,), torch.float32).view(torch.int32)
+    shifts = empty((edges, DIMS), torch.float32).view(torch.int32)
     out = extension.PeriodicOut()
     out.rowptr, out.col, out.shifts = address(rowptr), address(col), address(shifts)
     return out, PeriodicRows(rowptr, col, shifts)
