@@ -158,7 +158,7 @@ PeriodicError Images::make(const PeriodicAtoms& atoms, int64_t most, int threads
       of_atom *= std::max(region.last[k] - region.first[k] + 2 * away, 1.0);
       for (int d = 0; d < 3; ++d) {
         if (!((away + 2) * std::abs(static_cast<double>(region.lattice.of_cell[k][d])) <= kMostShift / 3)) {
-          return PeriodicError::too_many_images;
+          return away > kMostShift / 3 - 2 ? PeriodicError::too_many_images : PeriodicError::too_far;
         }
       }
     }

@@ -1,5 +1,6 @@
 """Graphs in memory and on disk: compressed sparse rows of destinations, and derived data."""
 
+import dataclasses
 import itertools
 import math
 import os
@@ -16,14 +17,12 @@ from torch import Tensor
 from onehop import native, thresholds
 from onehop.errors import ArgumentError
 from onehop.graph import build, dgl_edges, edges, folder as folders, placed, reading
-from onehop.graph.held import bytes_of_graph
+from onehop.graph.held import bytes_held, bytes_of_graph
 from onehop.graph.index import IndexRows, from_index
 from onehop.graph.orders import Orders, Reordering, reordered
+from onehop.graph.point_rows import PointRows, lengths_of, structures_of
 from onehop.graph.statistics import GraphStatistics
 from onehop.graph.streams import capturing
-from onehop.graph.vectors import edge_vectors, lengths_of, structures_of
-from onehop.points.periodic import PeriodicAtoms, PeriodicRows, checked_radius, neighbours_of
-from onehop.points.search import neighbours
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -188,18 +187,7 @@ class Graph:
             if ptr is not None:
                 raise ArgumentError("batch, ptr: expected at most one of them.")
             ptr = structures_of(batch, pos, cell)
-        if cell is not None:
-            if k is not None:
-                raise ArgumentError(f"k: with a cell, expected None, got {k}; give a radius alone.")
-            atoms = PeriodicAtoms.of(pos, cell, pbc, ptr)
-            return PointGraph.of_rows(neighbours_of(atoms, checked_radius("radius", radius)), atoms.bounds)
-        if pbc is not None and torch.as_tensor(pbc, device=native.CPU).any():
-            raise ArgumentError(f"pbc: expected None or False without a cell, got {pbc!r}.")
-        if k is None and radius == math.inf:
-            raise ArgumentError("k, radius: expected at least one of them.")
-        rowptr, col = neighbours("pos", pos, k, radius, ptr)
-        dims = pos.size(1) if pos.dim() > 1 else 1
-        return PointGraph(build.from_csr(rowptr, col, None), torch.tensor([0, len(pos)], device=native.CPU), dims)
+        return PointGraph(PointRows.of(pos, k, radius, cell, pbc, ptr))
 
     @classmethod
     def from_scipy(cls, matrix: Any) -> "Graph":
@@ -418,34 +406,15 @@ class PointGraph(Graph):
                 [ 0.5000,  0.0000,  0.0000]])
     """
 
-    def __init__(self, csr: Any, bounds: Tensor, dims: int, shifts: Tensor | None = None) -> None:
-        """Wraps a native graph whose edges are in row order.
-
-        Args:
-            csr: The native graph.
-            bounds: [B + 1], int64: the bounds of the structures.
-            dims: Number of coordinates of a point.
-            shifts: [E, dims], int32; None means zeros, because nothing repeats.
-        """
-        super().__init__(csr)
-        self._bounds, self._dims, self._shifts = bounds, dims, shifts
-
-    @classmethod
-    def of_rows(cls, rows: PeriodicRows, bounds: Tensor) -> "PointGraph":
-        """Make a graph of atoms and their neighbours in cells.
-
-        Args:
-            rows: The neighbours.
-            bounds: [B + 1], int64: the bounds of the structures.
-        """
-        return cls(build.from_csr(rows.rowptr, rows.col, None), bounds, rows.shifts.size(1), rows.shifts)
+    def __init__(self, rows: PointRows) -> None:
+        """Makes a graph whose edges are in the order of the rows."""
+        super().__init__(build.from_csr(rows.rowptr, rows.col, None))
+        self._rows = dataclasses.replace(rows, rowptr=self.rowptr, col=self.col)
 
     @property
     def shifts(self) -> Tensor:
-        """[E, D], int32: how often each vector of the cell is added to the source's position."""
-        if self._shifts is None:
-            return torch.zeros(self.num_edges, self._dims, dtype=torch.int32, device=native.CPU)
-        return self._shifts
+        """How often each vector of the cell is added to the source's position, [E, D], int32."""
+        return self._rows.shifts
 
     def vectors(self, pos: Tensor, cell: Tensor | None = None) -> Tensor:
         """Return the vector from the destination to the shifted source of each edge, [E, D].
@@ -462,7 +431,7 @@ class PointGraph(Graph):
         Raises:
             ArgumentError: A shape, dtype or device does not fit, or ``cell`` is missing or superfluous.
         """
-        return edge_vectors(pos, cell, (self.rowptr, self.col), self._shifts, self._bounds)
+        return self._rows.vectors(pos, cell)
 
     def lengths(self, pos: Tensor, cell: Tensor | None = None) -> Tensor:
         """Return the length of the vector of each edge, [E]; see :meth:`vectors`.
@@ -475,12 +444,12 @@ class PointGraph(Graph):
     def nbytes_by_device(self) -> dict[torch.device, int]:
         """The bytes on each device."""
         totals = super().nbytes_by_device
-        totals[native.CPU] += self._bounds.nbytes + (0 if self._shifts is None else self._shifts.nbytes)
+        totals[native.CPU] += bytes_held([self._rows.bounds, self._rows.times])[native.CPU]
         return totals
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles the graph as its rows."""
-        return (_unpickled, (self.rowptr, self.col, self._bounds, self._dims, self._shifts))
+        return (PointGraph, (self._rows,))
 
 
 class StoredGraph(folders.StoredRows):
@@ -505,10 +474,6 @@ class StoredGraph(folders.StoredRows):
         """
         rowptr, col = (torch.from_numpy(np.array(array)) for array in (self.rowptr, self.col))
         return Graph.from_csr(rowptr, col, self.num_src)
-
-
-def _unpickled(rowptr: Tensor, col: Tensor, bounds: Tensor, dims: int, shifts: Tensor | None) -> PointGraph:
-    return PointGraph(build.from_csr(rowptr, col, None), bounds, dims, shifts)
 
 
 def by_number(number: int) -> Graph:

@@ -1,8 +1,8 @@
 """Neighbours of atoms in cells that repeat: all images of all atoms that are nearer than a distance.
 
-The neighbour j of atom i, shifted by the integers s, is at the vector ``(pos[j] - pos[i]) + s @ cell``. It is a
-neighbour if the sum of the squares of this vector, in float64, is below the square of the radius: an image at
-exactly this distance is none, as in ASE and matscipy. Atom i itself is no neighbour; its other images are.
+An image of atom j, shifted by the integers s, is at ``(pos[j] - pos[i]) + s @ cell`` from atom i. It is a
+neighbour if the sum of the squares of this vector, in float64, is below the square of the radius. An image at
+exactly this distance is no neighbour, as in ASE and matscipy. Atom i itself is none; its other images are.
 ``csrc/points/periodic.cpp`` finds them.
 """
 
@@ -171,7 +171,7 @@ def neighbours_of(atoms: PeriodicAtoms, radius: float) -> PeriodicRows:
     if edges < 0:
         raise ArgumentError(
             f"radius: the {count} atoms have more than {memory // _EDGE_BYTES} neighbours nearer than "
-            f"{radius:g}; they do not fit in this machine's memory, {readable(memory)}. Give a smaller radius."
+            f"{radius:g}, too many for this machine's memory, {readable(memory)}. Give a smaller radius."
         )
     out, rows = _room(rowptr, edges)
     search.write(out, threads())
@@ -208,13 +208,13 @@ def _refusal(error: int, atoms: PeriodicAtoms, radius: float, structure: int, mo
     cell, periodic = atoms.cells[structure].tolist(), atoms.periodic[structure].tolist()
     if error == _SINGULAR:
         return ArgumentError(
-            f"cell: the vectors of structure {structure} that repeat are linearly dependent: {cell}, pbc "
-            f"{periodic}."
+            f"cell: the vectors of structure {structure} that repeat are linearly dependent, or more than "
+            f"2**30 times as long as those of the same lattice's shortest cell: {cell}, pbc {periodic}."
         )
     if error == _TOO_FAR:
         return ArgumentError(
-            f"pos: an atom of structure {structure} is more than 2**29 vectors of its cell away from it: "
-            f"{cell}. Move the atoms into the cell."
+            f"pos: images of atoms of structure {structure} are shifted by more than 2**29 vectors of its "
+            f"cell: {cell}. Move the atoms into the cell, and give the shortest cell of the lattice."
         )
     assert error == _TOO_MANY_IMAGES
     return ArgumentError(
