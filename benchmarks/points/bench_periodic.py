@@ -2,9 +2,9 @@
 
     python -m benchmarks.points.bench_periodic [--peers matscipy,ase] [--atoms 1000,1000000] [--json FILE]
 
-Atoms are uniform in a cubic cell. matscipy and ASE must find the same neighbours and shifts before anything is
-measured. torch_cluster knows no cells: it searches among the atoms alone, for at most ``MOST`` neighbours of
-each, and is shown beside our search without a cell. The memory is that of two calls, added to a process of
+Atoms are uniform in a cubic cell. matscipy and ASE must find the same neighbours and shifts before anything
+is measured. torch_cluster knows no cells: it searches among the atoms alone, for at most ``MOST`` neighbours
+of each, and is shown beside our search without a cell. The memory is that of two calls, added to a process of
 their own. "kept" is a step of ``NeighborList`` without a search.
 """
 

@@ -40,8 +40,7 @@ void SortedImages::sort(const PeriodicAtoms& atoms, const Images& images, int th
   int64_t columns = 0;
   structures.clear();
   for (int64_t structure = 0; structure < atoms.structures; ++structure) {
-    const int64_t own =
-        images.first_of(atoms.bounds[structure + 1]) - images.first_of(atoms.bounds[structure]);
+    const int64_t own = images.first_of(atoms.bounds[structure + 1]) - images.first_of(atoms.bounds[structure]);
     structures.push_back(columns_of(images.region(structure), own, columns));
     columns += structures.back().wide[0] * structures.back().wide[1];
   }

@@ -10,8 +10,8 @@ namespace onehop {
 
 // The columns of one structure: rectangles of two axes, side by side.
 struct Columns {
-  int axes[3];      // of a column's place, and the one along which it is sorted
-  double width;     // along both axes
+  int axes[3];   // of a column's place, and the one along which it is sorted
+  double width;  // along both axes
   double origin[2];
   int64_t first;    // the number of the first column among those of all structures
   int64_t wide[2];  // numbers of columns along the two axes
@@ -31,9 +31,9 @@ struct Columns {
 // All images, column by column.
 struct SortedImages {
   std::vector<Columns> structures;
-  std::vector<int64_t> begin;                    // [columns + 1]
-  std::unique_ptr<double[]> x, y, z;             // along the axes of their columns
-  std::unique_ptr<int32_t[]> image;              // the number of each
+  std::vector<int64_t> begin;         // [columns + 1]
+  std::unique_ptr<double[]> x, y, z;  // along the axes of their columns
+  std::unique_ptr<int32_t[]> image;   // the number of each
 
   void sort(const PeriodicAtoms& atoms, const Images& images, int threads);
 };

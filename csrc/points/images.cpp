@@ -129,7 +129,8 @@ void Images::visit(const Region& region, int64_t atom, Body&& body) const {
             shift += times[k] * lattice.of_cell[k][d];
           }
           image.shift[d] = static_cast<int32_t>(shift);
-          is_near = is_near && image.at[d] >= region.low[d] - region.reach && image.at[d] <= region.high[d] + region.reach;
+          is_near =
+              is_near && image.at[d] >= region.low[d] - region.reach && image.at[d] <= region.high[d] + region.reach;
         }
         if (is_near || image.home) body(image);
       }
@@ -166,9 +167,8 @@ PeriodicError Images::make(const PeriodicAtoms& atoms, int64_t most, int threads
     if (own > 0) images += static_cast<double>(own) * of_atom;
     if (!(images <= static_cast<double>(most))) return PeriodicError::too_many_images;
   }
-  for_atoms(threads, [&](int64_t atom, const std::vector<Image>& own) {
-    first_[atom + 1] = static_cast<int64_t>(own.size());
-  });
+  for_atoms(threads,
+            [&](int64_t atom, const std::vector<Image>& own) { first_[atom + 1] = static_cast<int64_t>(own.size()); });
   first_[0] = 0;
   for (int64_t atom = 0; atom < count; ++atom) first_[atom + 1] += first_[atom];
   if (this->count() > std::min<int64_t>(most, std::numeric_limits<int32_t>::max())) {

@@ -413,7 +413,7 @@ class PointGraph(Graph):
 
     @property
     def shifts(self) -> Tensor:
-        """How often each vector of the cell is added to the source's position, [E, D], int32."""
+        """The times that each vector of the cell is added to the source's position, [E, D], int32."""
         return self._rows.shifts
 
     def vectors(self, pos: Tensor, cell: Tensor | None = None) -> Tensor:

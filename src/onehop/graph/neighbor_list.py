@@ -40,7 +40,7 @@ class NeighborList:
         >>> neighbors = onehop.graph.NeighborList(radius=1.0, skin=0.5)
         >>> for step in range(4):
         ...     graph = neighbors.update(pos, cell)
-        ...     pos = pos + torch.tensor([[0.0], [0.2]])
+        ...     pos = pos + torch.tensor([[0.0], [0.05]])
         >>> graph.num_edges, neighbors.searches
         (2, 2)
     """
