@@ -62,6 +62,8 @@ void SortedImages::sort(const PeriodicAtoms& atoms, const Images& images, int th
   x = std::make_unique_for_overwrite<double[]>(count);
   y = std::make_unique_for_overwrite<double[]>(count);
   z = std::make_unique_for_overwrite<double[]>(count);
+  copy = std::make_unique_for_overwrite<Copy[]>(count);
+  is_home = std::make_unique_for_overwrite<bool[]>(count);
   for_each((columns + kColumnsPerTask - 1) / kColumnsPerTask, threads, [&](int64_t task) {
     std::vector<std::pair<double, int32_t>> own;
     const int64_t end = std::min((task + 1) * kColumnsPerTask, columns);
@@ -77,6 +79,8 @@ void SortedImages::sort(const PeriodicAtoms& atoms, const Images& images, int th
         x[i] = images.at(number)[axes[0]];
         y[i] = images.at(number)[axes[1]];
         z[i] = along;
+        copy[i] = images[number];
+        is_home[i] = images.home(copy[i].atom) == number;
       }
     }
   });

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "images.hpp"
@@ -28,12 +29,14 @@ struct Columns {
   }
 };
 
-// All images, column by column.
+// All images, column by column. What a search reads of neighbours is here, so that it is near in memory.
 struct SortedImages {
   std::vector<Columns> structures;
   std::vector<int64_t> begin;         // [columns + 1]
   std::unique_ptr<double[]> x, y, z;  // along the axes of their columns
-  std::unique_ptr<int32_t[]> image;   // the number of each
+  std::unique_ptr<Copy[]> copy;
+  std::unique_ptr<int32_t[]> image;  // the number of each, which tells the order of neighbours
+  std::unique_ptr<bool[]> is_home;   // whether it is an atom in the cell
 
   void sort(const PeriodicAtoms& atoms, const Images& images, int threads);
 };

@@ -34,20 +34,6 @@ struct Window {
   }
 };
 
-// Sorts distinct numbers of at most so many bits.
-void sort_numbers(int32_t* numbers, int64_t count, int bits, std::vector<uint32_t>* spare) {
-  if (count > kRankedPoints) {
-    spare->resize(std::max<size_t>(spare->size(), count));
-    sort_digits(reinterpret_cast<uint32_t*>(numbers), spare->data(), count, 0, bits);
-    return;
-  }
-  double keys[kRankedPoints];
-  int64_t wide[kRankedPoints];
-  for (int64_t i = 0; i < count; ++i) keys[i] = static_cast<double>(wide[i] = numbers[i]);
-  kernels().rank_points(keys, wide, count, count);
-  for (int64_t i = 0; i < count; ++i) numbers[i] = static_cast<int32_t>(wide[i]);
-}
-
 }  // namespace
 
 int64_t PeriodicAtoms::structure_of(int64_t atom) const {
@@ -69,6 +55,7 @@ struct PeriodicSearch::Grid {
                      std::vector<int32_t>* near) const;
   int64_t collect(const Region& region, int64_t place, const std::vector<Window>& windows,
                   std::vector<int32_t>* near) const;
+  void sort(int32_t* near, int64_t count, std::vector<uint64_t>* words) const;
 };
 
 // Cuts the columns into tasks of about as many images.
@@ -110,8 +97,8 @@ void PeriodicSearch::Grid::for_atoms(int64_t task, Body&& body) const {
     std::vector<Window> windows;
     int64_t structure = -1;
     for (int64_t place = sorted.begin[column]; place < sorted.begin[column + 1]; ++place) {
-      const int64_t image = sorted.image[place], atom = images[image].atom;
-      if (images.home(atom) != image) continue;
+      if (!sorted.is_home[place]) continue;
+      const int64_t atom = sorted.copy[place].atom;
       if (structure < 0) {
         structure = atoms.structure_of(atom);
         windows = windows_of(column, sorted.structures[structure], images.region(structure));
@@ -139,7 +126,7 @@ int64_t PeriodicSearch::Grid::count_near(const Region& region, int64_t place, co
   return sure == possible ? sure - 1 : collect(region, place, windows, near);
 }
 
-// Finds the neighbours of one atom, as numbers of images, and returns how many there are; `near` may be longer.
+// Finds the places of the neighbours of one atom, and returns how many there are; `near` may be longer.
 int64_t PeriodicSearch::Grid::collect(const Region& region, int64_t place, const std::vector<Window>& windows,
                                       std::vector<int32_t>* near) const {
   const double x = sorted.x[place], y = sorted.y[place], z = sorted.z[place];
@@ -152,25 +139,48 @@ int64_t PeriodicSearch::Grid::collect(const Region& region, int64_t place, const
     for (int64_t i = window.begin; i < window.end; ++i) {
       const double dx = sorted.x[i] - x, dy = sorted.y[i] - y, dz = sorted.z[i] - z;
       const double squared = dx * dx + dy * dy + dz * dz;
-      out[count] = sorted.image[i];
+      out[count] = static_cast<int32_t>(i);
       count += squared <= region.outer;
       sure += squared < region.inner;
     }
   }
-  const int32_t self = sorted.image[place];
+  const auto self = static_cast<int32_t>(place);
   if (sure == count) {
     std::swap(*std::find(out, out + count, self), out[count - 1]);
     return count - 1;
   }
-  const int64_t atom = images[self].atom;
-  const double *destination = atoms.positions + 3 * atom, *cell = atoms.cells + 9 * atoms.structure_of(atom);
-  const auto is_far = [&](int32_t image) {
-    const double* source = atoms.positions + 3 * int64_t{images[image].atom};
+  const Copy own = sorted.copy[place];
+  const double* destination = atoms.positions + 3 * int64_t{own.atom};
+  const double* cell = atoms.cells + 9 * atoms.structure_of(own.atom);
+  const auto is_far = [&](int32_t i) {
+    const Copy other = sorted.copy[i];
     int32_t shift[3];
-    for (int d = 0; d < 3; ++d) shift[d] = images[image].shift[d] - images[self].shift[d];
-    return image == self || !(squared_length(source, destination, shift, cell) < atoms.radius * atoms.radius);
+    for (int d = 0; d < 3; ++d) shift[d] = other.shift[d] - own.shift[d];
+    const double* source = atoms.positions + 3 * int64_t{other.atom};
+    return i == self || !(squared_length(source, destination, shift, cell) < atoms.radius * atoms.radius);
   };
   return std::remove_if(out, out + count, is_far) - out;
+}
+
+// Sorts neighbours by the numbers of their images, which are in the order of their atoms and shifts.
+void PeriodicSearch::Grid::sort(int32_t* near, int64_t count, std::vector<uint64_t>* words) const {
+  if (count <= kRankedPoints) {
+    double keys[kRankedPoints];
+    int64_t places[kRankedPoints];
+    for (int64_t i = 0; i < count; ++i) {
+      keys[i] = static_cast<double>(sorted.image[near[i]]);
+      places[i] = near[i];
+    }
+    kernels().rank_points(keys, places, count, count);
+    std::copy_n(places, count, near);
+    return;
+  }
+  words->resize(std::max<size_t>(words->size(), 2 * count));
+  for (int64_t i = 0; i < count; ++i) {
+    (*words)[i] = static_cast<uint64_t>(sorted.image[near[i]]) << 32 | static_cast<uint32_t>(near[i]);
+  }
+  sort_digits(words->data(), words->data() + count, count, 32, bits_below(images.count()));
+  for (int64_t i = 0; i < count; ++i) near[i] = static_cast<int32_t>((*words)[i]);
 }
 
 PeriodicSearch::PeriodicSearch() : grid_(std::make_unique<Grid>()) {}
@@ -207,18 +217,16 @@ int64_t PeriodicSearch::count(int64_t* rowptr, int64_t most_edges, int threads) 
 
 void PeriodicSearch::write(const PeriodicOut& out, int threads) const {
   const Grid& grid = *grid_;
-  const int bits = bits_below(grid.images.count());
   for_each(static_cast<int64_t>(grid.tasks.size()) - 1, threads, [&](int64_t task) {
     std::vector<int32_t> near;
-    std::vector<uint32_t> spare;
+    std::vector<uint64_t> words;
     grid.for_atoms(task, [&](int64_t atom, int64_t place, const Region& region, const std::vector<Window>& windows) {
       const int64_t count = grid.collect(region, place, windows, &near);
-      // Images are numbered in the order of their atoms and shifts.
-      sort_numbers(near.data(), count, bits, &spare);
-      const Copy own = grid.images[grid.images.home(atom)];
+      grid.sort(near.data(), count, &words);
+      const Copy own = grid.sorted.copy[place];
       int32_t *col = out.col + out.rowptr[atom], *shifts = out.shifts + 3 * out.rowptr[atom];
       for (int64_t i = 0; i < count; ++i, shifts += 3) {
-        const Copy copy = grid.images[near[i]];
+        const Copy& copy = grid.sorted.copy[near[i]];
         col[i] = copy.atom;
         for (int d = 0; d < 3; ++d) shifts[d] = copy.shift[d] - own.shift[d];
       }
