@@ -48,11 +48,16 @@ void bind_periodic(nb::module_& m) {
       .def("write", &PeriodicSearch::write, "out"_a, "threads"_a, Released());
   m.def(
       "count_nearer",
-      [](const PeriodicAtoms& atoms, const PeriodicRows& rows, Address rowptr, int threads) {
-        return onehop::count_nearer(atoms, rows, at<int64_t>(rowptr), threads);
+      [](const PeriodicAtoms& atoms, const PeriodicRows& rows, Address near, Address rowptr, int threads) {
+        return onehop::count_nearer(atoms, rows, at<bool>(near), at<int64_t>(rowptr), threads);
       },
-      "atoms"_a, "rows"_a, "rowptr"_a, "threads"_a, Released());
-  m.def("write_nearer", &onehop::write_nearer, "atoms"_a, "rows"_a, "out"_a, "threads"_a, Released());
+      "atoms"_a, "rows"_a, "near"_a, "rowptr"_a, "threads"_a, Released());
+  m.def(
+      "write_nearer",
+      [](int64_t atoms, const PeriodicRows& rows, Address near, const PeriodicOut& out, int threads) {
+        onehop::write_nearer(atoms, rows, at<bool>(near), out, threads);
+      },
+      "atoms"_a, "rows"_a, "near"_a, "out"_a, "threads"_a, Released());
 }
 
 }  // namespace

@@ -72,9 +72,10 @@ class PeriodicSearch {
   std::unique_ptr<Grid> grid_;
 };
 
-// The rows of those neighbours that are nearer than the radius of `atoms`: first their row pointers, and the number of
-// all; then the rest.
-int64_t count_nearer(const PeriodicAtoms& atoms, const PeriodicRows& rows, int64_t* rowptr, int threads);
-void write_nearer(const PeriodicAtoms& atoms, const PeriodicRows& rows, const PeriodicOut& out, int threads);
+// Tells which neighbours are nearer than the radius of `atoms`: near[edges], and the row pointers of these. Returns
+// their number.
+int64_t count_nearer(const PeriodicAtoms& atoms, const PeriodicRows& rows, bool* near, int64_t* rowptr, int threads);
+// Writes the rows of these neighbours of so many atoms.
+void write_nearer(int64_t atoms, const PeriodicRows& rows, const bool* near, const PeriodicOut& out, int threads);
 
 }  // namespace onehop

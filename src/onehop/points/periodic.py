@@ -189,8 +189,10 @@ def nearer(atoms: PeriodicAtoms, rows: PeriodicRows, radius: float) -> PeriodicR
     native, given = atoms.native(radius), extension.PeriodicRows()
     given.rowptr, given.col, given.shifts = address(rows.rowptr), address(rows.col), address(rows.shifts)
     rowptr = torch.empty_like(rows.rowptr)
-    out, kept = _room(rowptr, extension.count_nearer(native, given, address(rowptr), threads()))
-    extension.write_nearer(native, given, out, threads())
+    near = torch.empty(rows.col.numel(), dtype=torch.bool, device=CPU)
+    edges = extension.count_nearer(native, given, address(near), address(rowptr), threads())
+    out, kept = _room(rowptr, edges)
+    extension.write_nearer(atoms.pos.size(0), given, address(near), out, threads())
     return kept
 
 
