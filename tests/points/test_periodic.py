@@ -300,6 +300,13 @@ POS, CELL = torch.rand(4, 3), torch.eye(3)
         ({"pbc": (True, False)}, r"^pbc: expected a boolean, three"),
         ({"pbc": (1, 1, 1)}, r"^pbc: expected a boolean, three"),
         ({"pbc": "TTT"}, r"^pbc: expected a boolean, three"),
+        (
+            {"pbc": torch.ones(2, 3, dtype=torch.bool)},
+            r"^pbc: .* \[1, 3\] for 1 structures, got shape \[2, 3\]",
+        ),
+        ({"cell": None, "pbc": "TTT"}, r"^pbc: expected a boolean, three"),
+        ({"pos": torch.tensor(1.0), "batch": torch.zeros(1).long()}, r"^batch: expected shape \[0\]"),
+        ({"pos": None}, r"^pos: expected a dense tensor"),
         ({"cell": None, "pbc": (True, False, False)}, r"^pbc: expected None or False without a cell"),
         ({"batch": torch.zeros(3, dtype=torch.int64)}, r"^batch: expected shape \[4\], got \[3\]"),
         ({"batch": torch.zeros(4)}, r"^batch: expected an int64 or int32 .* got torch.float32"),

@@ -13,6 +13,7 @@ from onehop.points.periodic import (
     DIMS,
     PeriodicAtoms,
     PeriodicRows,
+    booleans,
     checked_cell,
     checked_radius,
     neighbours_of,
@@ -126,8 +127,9 @@ def structures_of(batch: Tensor, pos: Tensor, cell: Tensor | None) -> Tensor:
     if not isinstance(batch, Tensor) or batch.dtype not in (torch.int64, torch.int32) or not batch.is_cpu:
         kind = batch.dtype if isinstance(batch, Tensor) else type(batch).__name__
         raise ArgumentError(f"batch: expected an int64 or int32 tensor on the CPU, got {kind}.")
-    if batch.dim() != 1 or batch.numel() != len(pos):
-        raise ArgumentError(f"batch: expected shape [{len(pos)}], got {list(batch.shape)}.")
+    points = pos.size(0) if isinstance(pos, Tensor) and pos.dim() else 0
+    if batch.shape != (points,):
+        raise ArgumentError(f"batch: expected shape [{points}], got {list(batch.shape)}.")
     batch = batch.to(torch.int64, copy=True)
     largest = int(batch[-1]) if batch.numel() else -1
     several = isinstance(cell, Tensor) and cell.dim() > _MATRIX
@@ -143,7 +145,7 @@ def check_nothing_repeats(pbc: bool | Sequence[bool] | Tensor | None) -> None:
     Raises:
         ArgumentError: An entry of ``pbc`` is true.
     """
-    if pbc is not None and torch.as_tensor(pbc, device=CPU).any():
+    if pbc is not None and bool(booleans(pbc).any()):
         raise ArgumentError(f"pbc: expected None or False without a cell, got {pbc!r}.")
 
 

@@ -132,18 +132,28 @@ def checked_radius(name: str, radius: float) -> float:
     return value
 
 
-def _periodic_of(pbc: bool | Sequence[bool] | Tensor | None, structures: int) -> Tensor:
-    """Return [B, 3], bool: which vectors of each structure's cell repeat."""
-    if pbc is None:
-        pbc = True
+def booleans(pbc: bool | Sequence[bool] | Tensor) -> Tensor:
+    """Return which vectors of cells repeat as a tensor of booleans, in the shape that they have.
+
+    Raises:
+        ArgumentError: There is something else than booleans.
+    """
     try:
         periodic = torch.as_tensor(pbc, device=CPU)
     except (TypeError, ValueError, RuntimeError):
-        periodic = torch.zeros(0, device=CPU)
-    if periodic.dtype is not torch.bool or periodic.shape not in ((), (DIMS,), (structures, DIMS)):
+        periodic = None
+    if periodic is None or periodic.dtype is not torch.bool:
+        raise ArgumentError(f"pbc: expected a boolean, three, or [B, 3], got {pbc!r}.")
+    return periodic
+
+
+def _periodic_of(pbc: bool | Sequence[bool] | Tensor | None, structures: int) -> Tensor:
+    """Return [B, 3], bool: which vectors of each structure's cell repeat."""
+    periodic = booleans(True if pbc is None else pbc)
+    if periodic.shape not in ((), (DIMS,), (structures, DIMS)):
         raise ArgumentError(
             f"pbc: expected a boolean, three, or a tensor of shape [{structures}, 3] for {structures} "
-            f"structures, got {pbc!r}."
+            f"structures, got shape {list(periodic.shape)}."
         )
     return periodic.expand(structures, DIMS).clone()
 
@@ -186,13 +196,14 @@ def nearer(atoms: PeriodicAtoms, rows: PeriodicRows, radius: float) -> PeriodicR
         rows: Neighbours that were found at other positions, perhaps, and for a larger distance.
         radius: The distance: finite and above 0.
     """
-    native, given = atoms.native(radius), extension.PeriodicRows()
-    given.rowptr, given.col, given.shifts = address(rows.rowptr), address(rows.col), address(rows.shifts)
+    native, all_rows = atoms.native(radius), extension.PeriodicRows()
+    all_rows.rowptr, all_rows.col = address(rows.rowptr), address(rows.col)
+    all_rows.shifts = address(rows.shifts)
     rowptr = torch.empty_like(rows.rowptr)
     near = torch.empty(rows.col.numel(), dtype=torch.bool, device=CPU)
-    edges = extension.count_nearer(native, given, address(near), address(rowptr), threads())
+    edges = extension.count_nearer(native, all_rows, address(near), address(rowptr), threads())
     out, kept = _room(rowptr, edges)
-    extension.write_nearer(atoms.pos.size(0), given, address(near), out, threads())
+    extension.write_nearer(atoms.pos.size(0), all_rows, address(near), out, threads())
     return kept
 
 
