@@ -5,7 +5,7 @@
 Atoms are uniform in a cubic cell. matscipy and ASE must find the same neighbours and shifts before anything
 is measured. torch_cluster knows no cells: it searches among the atoms alone, for at most ``MOST`` neighbours
 of each, and is shown beside our search without a cell. The memory is that of two calls, added to a process of
-their own. "kept" is a step of ``NeighborList`` without a search.
+their own. "kept" is a step of ``NeighborList`` after a search.
 """
 
 import importlib.util
@@ -43,9 +43,7 @@ def calls(pos: Tensor, cell: Tensor, peers: list[str]) -> dict[str, Callable[[],
     found: dict[str, Callable[[], object]] = {
         "onehop": partial(Graph.from_points, pos, radius=RADIUS, cell=cell),
     }
-    kept = NeighborList(RADIUS, skin=SKIN)
-    kept.update(pos, cell)
-    found["kept"] = partial(kept.update, pos, cell)
+    found["kept"] = partial(NeighborList(RADIUS, skin=SKIN).update, pos, cell)
     if "matscipy" in peers:
         from matscipy.neighbours import neighbour_list
 

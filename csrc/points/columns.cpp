@@ -11,11 +11,11 @@ namespace onehop {
 namespace {
 
 constexpr int64_t kColumnsPerTask = 64, kImagesPerTask = 4096;
-// Numbers of columns are off by rounding by less than this share of a column.
+// Places of images among columns are off by rounding by less than this share of a column.
 constexpr double kSlack = 1e-5;
 
 Columns columns_of(const Region& region, int64_t images, int64_t first) {
-  Columns columns{{0, 1, 2}, 0, {0, 0}, first, {1, 1}, 1};
+  Columns columns{{0, 1, 2}, 1, {0, 0}, first, {1, 1}};
   if (images == 0) return columns;
   const auto extent = [&](int axis) { return region.high[axis] - region.low[axis] + 2 * region.reach; };
   // Where atoms reach far, columns are long instead of many.
@@ -30,7 +30,6 @@ Columns columns_of(const Region& region, int64_t images, int64_t first) {
     columns.wide[side] = static_cast<int64_t>(wide(side));
     columns.origin[side] = region.low[columns.axes[side]] - region.reach;
   }
-  columns.rings = static_cast<int64_t>(region.reach / columns.width + kSlack / 10) + 1;
   return columns;
 }
 

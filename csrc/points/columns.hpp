@@ -12,11 +12,10 @@ namespace onehop {
 // The columns of one structure: rectangles of two axes, side by side.
 struct Columns {
   int axes[3];   // of a column's place, and the one along which it is sorted
-  double width;  // along both axes
+  double width;  // along both axes; neighbours are in the same column or in one beside it
   double origin[2];
   int64_t first;    // the number of the first column among those of all structures
   int64_t wide[2];  // numbers of columns along the two axes
-  int64_t rings;    // how many columns away a neighbour can be
 
   int64_t column_of(const double* at) const {
     int64_t place[2];

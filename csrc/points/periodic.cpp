@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <cstdint>
 #include <numeric>
 #include <vector>
@@ -19,18 +18,15 @@ namespace onehop {
 namespace {
 
 constexpr int64_t kImagesPerTask = 512;
-// Columns seem nearer by this share of a column, because their places are rounded.
-constexpr double kSlack = 1e-5;
 
 // Images of a column that are near along it.
 struct Window {
   int64_t begin, end, last;
-  double half;  // how far neighbours are along the column, at most
 
-  void move_to(double z, const double* along) {
-    while (begin < last && along[begin] < z - half) ++begin;
+  void move_to(double z, double reach, const double* along) {
+    while (begin < last && along[begin] < z - reach) ++begin;
     end = std::max(begin, end);
-    while (end < last && along[end] <= z + half) ++end;
+    while (end < last && along[end] <= z + reach) ++end;
   }
 };
 
@@ -48,7 +44,7 @@ struct PeriodicSearch::Grid {
   int64_t wrong = 0;
 
   void divide();
-  std::vector<Window> windows_of(int64_t column, const Columns& columns, const Region& region) const;
+  std::vector<Window> windows_of(int64_t column, const Columns& columns) const;
   template <class Body>
   void for_atoms(int64_t task, Body&& body) const;
   int64_t count_near(const Region& region, int64_t place, const std::vector<Window>& windows,
@@ -68,23 +64,15 @@ void PeriodicSearch::Grid::divide() {
   tasks.push_back(columns);
 }
 
-// The columns around one, and how much of each matters.
-std::vector<Window> PeriodicSearch::Grid::windows_of(int64_t column, const Columns& columns,
-                                                     const Region& region) const {
+// A column and those around it: none is narrower than the reach.
+std::vector<Window> PeriodicSearch::Grid::windows_of(int64_t column, const Columns& columns) const {
   std::vector<Window> windows;
   const int64_t row = (column - columns.first) / columns.wide[1], place = (column - columns.first) % columns.wide[1];
-  for (int64_t r = std::max<int64_t>(row - columns.rings, 0); r <= std::min(row + columns.rings, columns.wide[0] - 1);
-       ++r) {
-    for (int64_t p = std::max<int64_t>(place - columns.rings, 0);
-         p <= std::min(place + columns.rings, columns.wide[1] - 1); ++p) {
+  for (int64_t r = std::max<int64_t>(row - 1, 0); r <= std::min(row + 1, columns.wide[0] - 1); ++r) {
+    for (int64_t p = std::max<int64_t>(place - 1, 0); p <= std::min(place + 1, columns.wide[1] - 1); ++p) {
       const int64_t other = columns.first + r * columns.wide[1] + p;
-      double left = region.reach * region.reach;
-      for (const int64_t apart : {std::abs(r - row), std::abs(p - place)}) {
-        const double gap = apart < 2 ? 0 : (static_cast<double>(apart - 1) - kSlack) * columns.width;
-        left -= gap * gap;
-      }
       const int64_t begin = sorted.begin[other], end = sorted.begin[other + 1];
-      if (left >= 0 && begin < end) windows.push_back({begin, begin, end, std::sqrt(left)});
+      if (begin < end) windows.push_back({begin, begin, end});
     }
   }
   return windows;
@@ -101,9 +89,9 @@ void PeriodicSearch::Grid::for_atoms(int64_t task, Body&& body) const {
       const int64_t atom = sorted.copy[place].atom;
       if (structure < 0) {
         structure = atoms.structure_of(atom);
-        windows = windows_of(column, sorted.structures[structure], images.region(structure));
+        windows = windows_of(column, sorted.structures[structure]);
       }
-      for (Window& window : windows) window.move_to(sorted.z[place], sorted.z.get());
+      for (Window& window : windows) window.move_to(sorted.z[place], images.region(structure).reach, sorted.z.get());
       body(atom, place, images.region(structure), windows);
     }
   }
