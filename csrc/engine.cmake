@@ -75,11 +75,12 @@ function(onehop_add_engine target)
   foreach(name batch draw induce negatives running_sums walks)
     target_sources(${target} PRIVATE ${onehop_csrc}/sampling/${name}.cpp)
   endforeach()
-  foreach(name farthest found products tree)
+  foreach(name columns farthest found images kept lattice periodic products tree)
     target_sources(${target} PRIVATE ${onehop_csrc}/points/${name}.cpp)
   endforeach()
   # A product that is fused with a sum would round otherwise than torch's squares and sums.
-  set_source_files_properties(${onehop_csrc}/points/products.cpp TARGET_DIRECTORY ${target}
+  set_source_files_properties(${onehop_csrc}/points/kept.cpp ${onehop_csrc}/points/periodic.cpp
+                              ${onehop_csrc}/points/products.cpp TARGET_DIRECTORY ${target}
                               PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
   target_include_directories(${target} PRIVATE ${onehop_csrc}/include)
   target_link_libraries(${target} PRIVATE ${CMAKE_DL_LIBS})

@@ -3,9 +3,64 @@
 
 #include "arguments.hpp"
 #include "calls.hpp"
+#include "onehop/periodic.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
+
+namespace {
+
+void bind_periodic(nb::module_& m) {
+  using onehop::PeriodicAtoms;
+  using onehop::PeriodicOut;
+  using onehop::PeriodicRows;
+  using onehop::PeriodicSearch;
+  Call<PeriodicAtoms>(m, "PeriodicAtoms")
+      .field<&PeriodicAtoms::positions>("positions")
+      .field<&PeriodicAtoms::bounds>("bounds")
+      .field<&PeriodicAtoms::cells>("cells")
+      .field<&PeriodicAtoms::periodic>("periodic")
+      .field<&PeriodicAtoms::structures>("structures")
+      .field<&PeriodicAtoms::radius>("radius");
+  Call<PeriodicRows>(m, "PeriodicRows")
+      .field<&PeriodicRows::rowptr>("rowptr")
+      .field<&PeriodicRows::col>("col")
+      .field<&PeriodicRows::shifts>("shifts");
+  Call<PeriodicOut>(m, "PeriodicOut")
+      .field<&PeriodicOut::rowptr>("rowptr")
+      .field<&PeriodicOut::col>("col")
+      .field<&PeriodicOut::shifts>("shifts");
+  nb::class_<PeriodicSearch>(m, "PeriodicSearch")
+      .def(nb::init<>())
+      .def(
+          "prepare",
+          [](PeriodicSearch& search, const PeriodicAtoms& atoms, int64_t most_images, int threads) {
+            return static_cast<int>(search.prepare(atoms, most_images, threads));
+          },
+          "atoms"_a, "most_images"_a, "threads"_a, Released())
+      .def_prop_ro("wrong_structure", &PeriodicSearch::wrong_structure)
+      .def(
+          "count",
+          [](const PeriodicSearch& search, Address rowptr, int64_t most_edges, int threads) {
+            return search.count(at<int64_t>(rowptr), most_edges, threads);
+          },
+          "rowptr"_a, "most_edges"_a, "threads"_a, Released())
+      .def("write", &PeriodicSearch::write, "out"_a, "threads"_a, Released());
+  m.def(
+      "count_nearer",
+      [](const PeriodicAtoms& atoms, const PeriodicRows& rows, Address near, Address rowptr, int threads) {
+        return onehop::count_nearer(atoms, rows, at<bool>(near), at<int64_t>(rowptr), threads);
+      },
+      "atoms"_a, "rows"_a, "near"_a, "rowptr"_a, "threads"_a, Released());
+  m.def(
+      "write_nearer",
+      [](int64_t atoms, const PeriodicRows& rows, Address near, const PeriodicOut& out, int threads) {
+        onehop::write_nearer(atoms, rows, at<bool>(near), out, threads);
+      },
+      "atoms"_a, "rows"_a, "near"_a, "out"_a, "threads"_a, Released());
+}
+
+}  // namespace
 
 void bind_points(nb::module_& m) {
   using onehop::FoundPoints;
@@ -49,4 +104,6 @@ void bind_points(nb::module_& m) {
                                 static_cast<int64_t*>(at(picked)), threads);
       },
       "x"_a, "starts"_a, "counts"_a, "picked"_a, "threads"_a, Released());
+
+  bind_periodic(m);
 }

@@ -243,6 +243,34 @@ def search_products(
 ) -> None: ...
 def farthest_points(x: PointClouds, starts: int, counts: int, picked: int, threads: int) -> None: ...
 
+# Neighbours in cells that repeat: csrc/include/onehop/periodic.hpp.
+class PeriodicAtoms:
+    positions: int
+    bounds: int
+    cells: int
+    periodic: int
+    structures: int
+    radius: float
+
+class PeriodicRows:
+    rowptr: int
+    col: int
+    shifts: int
+
+class PeriodicOut:
+    rowptr: int
+    col: int
+    shifts: int
+
+class PeriodicSearch:
+    wrong_structure: Final[int]
+    def prepare(self, atoms: PeriodicAtoms, most_images: int, threads: int) -> int: ...
+    def count(self, rowptr: int, most_edges: int, threads: int) -> int: ...
+    def write(self, out: PeriodicOut, threads: int) -> None: ...
+
+def count_nearer(atoms: PeriodicAtoms, rows: PeriodicRows, near: int, rowptr: int, threads: int) -> int: ...
+def write_nearer(atoms: int, rows: PeriodicRows, near: int, out: PeriodicOut, threads: int) -> None: ...
+
 # Pairs without an edge: csrc/include/onehop/negatives.hpp.
 class EdgePairs:
     kind: int

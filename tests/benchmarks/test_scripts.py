@@ -84,6 +84,17 @@ def test_exported_models(tmp_path: Path) -> None:
     assert printed.count("sage") == 2
 
 
+def test_neighbours_in_cells(tmp_path: Path) -> None:
+    small = "--peers matscipy --atoms 100,200 --neighbours 20 --threads 1 --rounds 1"
+    found, printed = measured(tmp_path, "points.bench_periodic", small)
+    assert [row["atoms"] for row in found["results"]] == [100, 200]
+    for row in found["results"]:
+        assert {"onehop", "kept"} <= set(row["seconds"])
+        assert set(row["added_bytes"]) == set(row["seconds"])
+        assert 10 < row["neighbours"] < 30
+    assert "kept, ms" in printed
+
+
 def test_dropout(tmp_path: Path) -> None:
     small = "--elements 1000,9000 --threads 1 --rounds 1"
     found, printed = measured(tmp_path, "layers.bench_dropout", small)

@@ -2,6 +2,7 @@
 
 import math
 
+import torch
 from torch import Tensor
 
 
@@ -44,3 +45,33 @@ def neighbours(
                     near.append((away, number))
             found += [(row, number) for _, number in sorted(near)[:most]]
     return found
+
+
+def images(pos: Tensor, cell: Tensor, pbc: tuple[bool, bool, bool], radius: float) -> list[tuple[int, ...]]:
+    """Neighbours of atoms in a cell that repeats: destination, source, three shifts; sorted.
+
+    All shifts within a bound are tried. The vector between two atoms is v = d + s @ cell, with |v| < radius
+    and the difference d of their positions. So s @ cell is not longer than radius + |d|, and the number s[k]
+    is the product of s @ cell with column k of the pseudoinverse of the vectors that repeat.
+    """
+    pos, cell = pos.double(), cell.double()
+    repeating = [axis for axis in range(3) if pbc[axis]]
+    apart = float(torch.cdist(pos, pos).max()) if len(pos) else 0.0
+    most = [0, 0, 0]
+    if repeating:
+        lengths = torch.linalg.pinv(cell[repeating]).norm(dim=0).tolist()
+        for axis, length in zip(repeating, lengths, strict=True):
+            most[axis] = math.floor((radius + apart) * length * (1 + 1e-9) + 1e-9)
+    shifts = torch.cartesian_prod(*(torch.arange(-count, count + 1) for count in most))
+    offsets = (shifts[:, :1] * cell[0] + shifts[:, 1:2] * cell[1]) + shifts[:, 2:] * cell[2]
+    short = offsets.norm(dim=1) <= (radius + apart) * (1 + 1e-9)
+    found = []
+    between = pos.unsqueeze(0) - pos.unsqueeze(1)  # [destination, source]
+    for shift, offset in zip(map(tuple, shifts[short].tolist()), offsets[short], strict=True):
+        vector = between + offset
+        squares = vector.square()
+        near = (squares[..., 0] + squares[..., 1]) + squares[..., 2] < radius * radius
+        if shift == (0, 0, 0):
+            near.fill_diagonal_(False)
+        found += [(*pair, *shift) for pair in near.nonzero().tolist()]
+    return sorted(found)

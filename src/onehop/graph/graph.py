@@ -1,11 +1,12 @@
 """Graphs in memory and on disk: compressed sparse rows of destinations, and derived data."""
 
+import dataclasses
 import itertools
 import math
 import os
 import threading
 import weakref
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,12 @@ from torch import Tensor
 from onehop import native, thresholds
 from onehop.errors import ArgumentError
 from onehop.graph import build, dgl_edges, edges, folder as folders, placed, reading
-from onehop.graph.held import bytes_of_graph
+from onehop.graph.held import bytes_held, bytes_of_graph
 from onehop.graph.index import IndexRows, from_index
 from onehop.graph.orders import Orders, Reordering, reordered
+from onehop.graph.point_rows import PointRows, lengths_of, structures_of
 from onehop.graph.statistics import GraphStatistics
 from onehop.graph.streams import capturing
-from onehop.points.search import neighbours
 
 if TYPE_CHECKING:
     import scipy.sparse
@@ -135,31 +136,58 @@ class Graph:
 
     @classmethod
     def from_points(
-        cls, pos: Tensor, *, k: int | None = None, radius: float = math.inf, ptr: Tensor | None = None
-    ) -> "Graph":
-        """Make a graph of points and their neighbours, nearest first; edges go from neighbours to points.
+        cls,
+        pos: Tensor,
+        *,
+        k: int | None = None,
+        radius: float = math.inf,
+        cell: Tensor | None = None,
+        pbc: bool | Sequence[bool] | Tensor | None = None,
+        batch: Tensor | None = None,
+        ptr: Tensor | None = None,
+    ) -> "PointGraph":
+        """Make a graph of points and their neighbours; edges go from neighbours to points.
+
+        Without a cell, the neighbours of a point are in the order of their distances. With a cell, they are
+        all images nearer than ``radius``, also of the point itself, in the order of their numbers and then of
+        their shifts. The search is exact for skewed and small cells and for points outside the cell, and
+        distances are compared in float64.
 
         Args:
-            pos: [N, D], real numbers on the CPU.
+            pos: [N, D], real numbers on the CPU; [N, 3] with a cell.
             k: The maximal number of neighbours of a point: the nearest, and at equal distance those with
-                lower numbers. None means all within ``radius``.
-            radius: Neighbours are nearer than this distance.
-            ptr: [B + 1], int64: the bounds of consecutive clouds, which are searched separately; None means
-                one cloud.
+                lower numbers. None means all within ``radius``; with a cell, it must be None.
+            radius: Neighbours are nearer than this distance, in the unit of ``pos``. A point at exactly this
+                distance is no neighbour, as in ASE and matscipy.
+            cell: [3, 3], or [B, 3, 3] with a cell for each structure: the vectors of the cell are its rows,
+                in the unit of ``pos``. None means that nothing repeats.
+            pbc: Which vectors of the cell repeat: one boolean, three, or [B, 3]. None means all vectors of a
+                given cell. The other vectors have no effect, and may be 0.
+            batch: [N], int64 or int32: the number of the structure of each point, ascending. Structures are
+                searched separately. None means one structure.
+            ptr: [B + 1], int64: the bounds of the structures, instead of ``batch``.
 
         Raises:
             ArgumentError: A shape, dtype or device does not fit, a coordinate is not finite, ``k`` or
-                ``radius`` is negative, or both are omitted.
+                ``radius`` is negative, or both are omitted; ``pbc`` is given without a cell, both ``batch``
+                and ``ptr`` are given, or the vectors that repeat are linearly dependent; ``radius`` is not
+                finite and above 0 with a cell, or so large that the neighbours do not fit in memory.
 
         Examples:
             >>> import onehop, torch
             >>> onehop.Graph.from_points(torch.tensor([[0.0], [1.0], [5.0]]), k=1).edge_index()
             tensor([[1, 0, 1],
                     [0, 1, 2]])
+            >>> atom, cell = torch.zeros(1, 3), torch.diag(torch.tensor([1.0, 3.0, 3.0]))
+            >>> graph = onehop.Graph.from_points(atom, radius=1.5, cell=cell)  # its own images
+            >>> graph.edge_index().tolist(), graph.shifts.tolist()
+            ([[0, 0], [0, 0]], [[-1, 0, 0], [1, 0, 0]])
         """
-        if k is None and radius == math.inf:
-            raise ArgumentError("k, radius: expected at least one of them.")
-        return cls.from_csr(*neighbours("pos", pos, k, radius, ptr))
+        if batch is not None:
+            if ptr is not None:
+                raise ArgumentError("batch, ptr: expected at most one of them.")
+            ptr = structures_of(batch, pos, cell)
+        return PointGraph(PointRows.of(pos, k, radius, cell, pbc, ptr))
 
     @classmethod
     def from_scipy(cls, matrix: Any) -> "Graph":
@@ -362,6 +390,66 @@ class Graph:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles the graph as its list of edges."""
         return (Graph.from_edge_index, (self.edge_index(), None, (self.num_src, self.num_dst)))
+
+
+class PointGraph(Graph):
+    """A graph of points and their neighbours in space; see :meth:`Graph.from_points`.
+
+    Examples:
+        >>> import onehop, torch
+        >>> pos, cell = torch.tensor([[0.0, 0, 0], [3.5, 0, 0]]), 4 * torch.eye(3)
+        >>> graph = onehop.Graph.from_points(pos, radius=1.0, cell=cell)
+        >>> graph.edge_index().tolist(), graph.shifts.tolist()
+        ([[1, 0], [0, 1]], [[-1, 0, 0], [1, 0, 0]])
+        >>> graph.vectors(pos, cell)
+        tensor([[-0.5000,  0.0000,  0.0000],
+                [ 0.5000,  0.0000,  0.0000]])
+    """
+
+    def __init__(self, rows: PointRows) -> None:
+        """Makes a graph whose edges are in the order of the rows."""
+        super().__init__(build.from_csr(rows.rowptr, rows.col, None))
+        self._rows = dataclasses.replace(rows, rowptr=self.rowptr, col=self.col)
+
+    @property
+    def shifts(self) -> Tensor:
+        """The times that each vector of the cell is added to the source's position, [E, D], int32."""
+        return self._rows.shifts
+
+    def vectors(self, pos: Tensor, cell: Tensor | None = None) -> Tensor:
+        """Return the vector from the destination to the shifted source of each edge, [E, D].
+
+        The vector is ``pos[source] - pos[destination] + shifts @ cell``: from the atom to its neighbour, as
+        in ASE, matscipy, NequIP and SchNetPack. (In MACE, the receiver is shifted, and the vector goes from
+        the sender to the receiver: its ``unit_shifts`` are ``-shifts``, and its vectors ``-vectors``.)
+        Gradients flow to ``pos`` and ``cell``.
+
+        Args:
+            pos: [N, D], floating-point numbers: the positions, from which the graph was made or near them.
+            cell: [3, 3] or [B, 3, 3]: the cell; None for a graph that was made without one.
+
+        Raises:
+            ArgumentError: A shape, dtype or device does not fit, or ``cell`` is missing or superfluous.
+        """
+        return self._rows.vectors(pos, cell)
+
+    def lengths(self, pos: Tensor, cell: Tensor | None = None) -> Tensor:
+        """Return the length of the vector of each edge, [E]; see :meth:`vectors`.
+
+        All derivatives of a length of 0 are 0.
+        """
+        return lengths_of(self.vectors(pos, cell))
+
+    @property
+    def nbytes_by_device(self) -> dict[torch.device, int]:
+        """The bytes on each device."""
+        totals = super().nbytes_by_device
+        totals[native.CPU] += bytes_held([self._rows.bounds, self._rows.times])[native.CPU]
+        return totals
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles the graph as its rows."""
+        return (PointGraph, (self._rows,))
 
 
 class StoredGraph(folders.StoredRows):

@@ -1,4 +1,4 @@
-"""Searches among points: the nearest, all within a distance, the farthest.
+"""Searches among points: the nearest, all within a distance, the farthest, and images in cells that repeat.
 
-The package imports only ``errors`` and ``native``.
+The package imports only ``config``, ``errors``, ``native`` and ``sizes``.
 """
