@@ -97,7 +97,7 @@ def draw_fit(fit: Fit, path: Path) -> None:
         ConfigurationError: matplotlib is not installed.
         StorageError: The file cannot be written.
     """
-    lines = [f"{move.unknown.name}: {fit.chosen(move.unknown)} to {move.label}" for move in fit.moves]
+    lines = [f"{move.unknown.name}: {move.label}" for move in fit.moves]
     figure = pictures.figure(_WIDTH, _FIT_FRAME + _FIT_LINE * len(lines))
     axes = figure.add_subplot()
     places = range(len(lines))

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 
 from onehop.graph import Graph
 from onehop.machines.ndp import Machine, NdpPlan, run_model
-from onehop.reproduce.nearest import Fit, Target, nearest
 from onehop.reproduce.grande.cases import (
     BASE,
     CASES,
@@ -24,6 +23,7 @@ from onehop.reproduce.grande.graphs import HIDDEN, TWINS, PaperGraph, sizes
 from onehop.reproduce.grande.sampled import sampled
 from onehop.reproduce.grande.tiles import TILES, gains, retiling
 from onehop.reproduce.intervals import Interval, Setting, decides, interval
+from onehop.reproduce.nearest import Fit, Target, nearest
 from onehop.reproduce.tables import Chart, Reproduction, Row, plain, published, row
 from onehop.reproduce.twins import Progress, loaded, part, silent
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from onehop.machines.pim import PimReport
 from onehop.machines.pim.combination import KINDS, Network
 from onehop.machines.pim.shapes import Shapes
-from onehop.reproduce.nearest import Fit, Target, nearest
 from onehop.reproduce.intervals import Setting
+from onehop.reproduce.nearest import Fit, Target, nearest
 from onehop.reproduce.pygim import comparison, machine
 from onehop.reproduce.pygim.assumptions import (
     CACHED,
