@@ -135,7 +135,6 @@ def test_inference_of_pygim(monkeypatch: pytest.MonkeyPatch) -> None:
         values = [row.ours or 0.0 for row in own]
         monkeypatch.setattr(comparison, "PAPER", {"time": values[:2], "energy": values[2:]})
         agreed = {figure for figure in agreeing(rows()) if f" of {prior} " in figure}
-        # The combination is in the times of both schemes, so a factor of an aggregation is less in a model.
         for factor in (0.5, 2.0):
             assert not agreed & agreeing(rows(factor))
         before |= agreed

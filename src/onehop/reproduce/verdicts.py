@@ -25,8 +25,8 @@ def verdict(
     - "open": there is no value here.
     - "fitted": the published value was used to make a graph or to fit a constant, so a comparison shows
       nothing.
-    - "undecided": the interval's upper end is more than :data:`WIDEST` times its lower end, or its lower end
-      is not positive, or the claim is who wins and the interval contains 1.
+    - "undecided": the interval's upper end is more than :data:`WIDEST` times its lower end, or the claim is
+      who wins and the interval contains 1.
     - "agrees" or "differs": whether the interval contains a number that rounds to the published value. A
       value without an interval agrees if it is within :data:`ROUNDED` of the published value.
 
@@ -55,7 +55,7 @@ def verdict(
         return FITTED
     if low is None or high is None:
         agrees = abs(ours - paper) <= ROUNDED * abs(paper)
-    elif low <= 0 or high > WIDEST * low or (winner and low <= 1 <= high):
+    elif high > WIDEST * low or (winner and low <= 1 <= high):
         return UNDECIDED
     else:
         half = (last_place(paper) if place is None else place) / 2
