@@ -49,7 +49,7 @@ def test_the_nearest_is_found_and_each_unknown_moved_from_it() -> None:
     for text in (
         "meets 2 published figures within 12 %",
         "shares within 0 % (27.5 MiB)",
-        "The largest unknown is cache: moved alone (none), it changes share by +100 %",
+        "The largest unknown is cache: moved alone from 27.5 MiB to none, it changes share by +100 %",
         "settled by the host's model. A remark.",
     ):
         assert text in found.summary

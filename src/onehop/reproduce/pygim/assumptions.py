@@ -3,6 +3,7 @@
 The machines are all combinations of the ends of the assumed constants' bounds.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
@@ -59,8 +60,8 @@ _CONSTANTS = {label: (name, value) for name in _TEXTS for label, value in _label
 
 
 def _unknown(name: str, what: str, settled_by: str) -> Unknown:
-    """Return the unknown of a constant of the machine, with the source that its provenance has."""
-    source = CONSTANTS[f"{_PARTS[name]}.{name}"].text
+    """Return the unknown of a constant of the machine, with its provenance, where R is the repository."""
+    source = re.sub(r"\bR\b", "the repository", CONSTANTS[f"{_PARTS[name]}.{name}"].text)
     return Unknown(what, f"{_preset(name):g}", tuple(_labels(name)), source, settled_by)
 
 
