@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from onehop import ArgumentError
+from onehop.bench.stamp import stamp
 from onehop.reproduce import on_a_gpu
 from onehop.reproduce.io_aware import memory, on_gpu
 from tests.cli.running import onehop, written
@@ -111,7 +112,12 @@ def test_results_of_a_gpu_become_best_and_median() -> None:
     assert (middle.ours, middle.low, middle.high) == (3.0, 2.0, 3.0)
     assert best.low_by == "the forward pass alone"
     assert (best.verdict, middle.verdict) == ("differs", "agrees")
-    for text in ("3 cases of gatv2 in float32", "A GPU", "2026-01-02, commit abc, onehop 1, DGL 2"):
+    for text in (
+        "3 cases of gatv2 in float32",
+        "on A GPU; the paper's GPU is an A100",
+        "The run of 2026-01-02, of another commit and another version and another host than here",
+        "(commit abc, onehop 1, DGL 2)",
+    ):
         assert text in best.note
     # Kernels of max stand for min, and say so; cached products are torch's, kept.
     assert (rows["min over DGL, best"].ours, rows["min over DGL, best"].high) == (2.2, 3.0)
@@ -121,6 +127,11 @@ def test_results_of_a_gpu_become_best_and_median() -> None:
     assert (fused.ours, fused.verdict) == (None, "open")
     assert "no case of attention with DGL: no module dgl." in fused.note
     assert "no kernel for tensor cores" in rows["Graph Transformer, tensor cores over DGL, best"].note
+
+
+def test_a_run_on_this_host_is_of_no_other() -> None:
+    best = on_gpu.headlines({**MEASURED, "stamp": stamp()})[0]
+    assert "another" not in best.note
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"cases": [{}]}', '{"cases": [{"operator": "sum"}]}'])

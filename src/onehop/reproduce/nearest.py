@@ -109,7 +109,8 @@ class Fit:
             f"{100 * self.largest_error:.0f} %.",
             f"Fitted alone: {alone}." if len(self.alone) > 1 else "",
             f"The largest unknown is {self.widest.unknown.name}: moved alone from "
-            f"{self.chosen(self.widest.unknown)} to {self.widest.label}, it changes {self.targets[most].figure} by {100 * changes[most]:+.0f} %. It would be settled by "
+            f"{self.chosen(self.widest.unknown)} to {self.widest.label}, it changes "
+            f"{self.targets[most].figure} by {100 * changes[most]:+.0f} %. It would be settled by "
             f"{self.widest.unknown.settled_by}.",
             self.remark,
         ]

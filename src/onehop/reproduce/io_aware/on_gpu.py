@@ -6,6 +6,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from onehop.bench.stamp import stamp
 from onehop.errors import ArgumentError
 from onehop.machines.common.files import text_of
 from onehop.reproduce.intervals import BASE, OUR_CHOICE, Unknown, decides, interval
@@ -141,13 +142,23 @@ def _measured_row(
 
 
 def _source(measured: Mapping[str, Any]) -> str:
-    """Return the date, the commit and the versions of the run that measured."""
-    stamp = measured.get("stamp", {})
-    versions = stamp.get("versions", {})
-    commit = stamp.get("commit") or "unknown"
+    """Return the date, the commit and the versions of the run that measured, and how it differs from here."""
+    of_run, here = measured.get("stamp", {}), stamp()
+    versions = of_run.get("versions", {})
+    differs = [
+        name
+        for name, there, value in (
+            ("commit", of_run.get("commit"), here.get("commit")),
+            ("version", versions.get("onehop"), here["versions"]["onehop"]),
+            ("host", of_run.get("machine", {}).get("processor"), here["machine"]["processor"]),
+        )
+        if there != value
+    ]
+    other = f", of another {' and another '.join(differs)} than here" if differs else ""
     return (
-        f"The run of {str(stamp.get('date', 'an unknown date'))[:10]}, commit {commit}, onehop "
-        f"{versions.get('onehop', 'unknown')}, DGL {versions.get('dgl') or 'not installed'}"
+        f"The run of {str(of_run.get('date', 'an unknown date'))[:10]}{other} (commit "
+        f"{of_run.get('commit') or 'unknown'}, onehop {versions.get('onehop') or 'unknown'}, DGL "
+        f"{versions.get('dgl') or 'not installed'})"
     )
 
 
