@@ -364,7 +364,7 @@ def test_the_nearest_machine_has_the_figures_of_the_rows(cases: list[comparison.
                 or "page faults" in label
                 or label == "arxiv among the graphs"
             )
-    found = nearest.found({"a graph": SHAPES}, apart)
+    found = nearest.search({"a graph": SHAPES}, apart)
     assert found.work == "pygim"
     assert len(found.targets) == 8
     assert found.largest_error == max(

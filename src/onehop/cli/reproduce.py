@@ -86,14 +86,14 @@ def reproduce(
 def _fit(console: Console, work: str, quick: bool, json: Path | None, plot: Path | None) -> None:
     """Show the nearest configuration of a work."""
     with progress(100, f"{work}: nearest configuration") as bar:
-        found = fitted(work, quick, bar.share)
-    console.print(found.summary, markup=False)
-    for each in found.tables():
+        nearest = fitted(work, quick, bar.share)
+    console.print(nearest.summary, markup=False)
+    for each in nearest.tables():
         console.print(each)
     write_json(
-        json, f"reproduce {work}{' --quick' if quick else ''} --fit", {"quick": quick, **found.as_dict()}
+        json, f"reproduce {work}{' --quick' if quick else ''} --fit", {"quick": quick, **nearest.as_dict()}
     )
     if plot is not None:
         path = plot / f"{work}_fit.png"
-        draw_fit(found, path)
+        draw_fit(nearest, path)
         console.print(f"wrote {path}", markup=False)

@@ -84,10 +84,10 @@ def interval(values: Mapping[Setting, float]) -> Interval:
     return Interval(values[BASE], values[low], values[high], _named(values, low), _named(values, high))
 
 
-def decides(found: Interval, unknowns: Sequence[Unknown]) -> str:
+def decides(spanned: Interval, unknowns: Sequence[Unknown]) -> str:
     """Return a sentence on what would decide a row: what settles the first unknown of each end."""
     settling = []
-    for end in (found.low_by, found.high_by):
+    for end in (spanned.low_by, spanned.high_by):
         first = end.split(SEPARATOR)[0]
         settling += [each.settled_by for each in unknowns if first in each.others]
     return f"To decide it, one needs {' and '.join(dict.fromkeys(settling))}." if settling else ""

@@ -134,12 +134,13 @@ def row(
         otherwise: A sentence that says which assumption would have to be wrong for the published value to be
             right. It is added to the note if the row differs.
         decides: See :class:`Row`; dropped if the row is not undecided.
-        unknowns: See :class:`Row`; dropped if there is no interval.
+        unknowns: See :class:`Row`; dropped if there is no interval, or nothing is published.
     """
     values: dict[str, Any] = {"ours": None}
     if isinstance(ours, Interval):
         names = ("ours", "low", "high", "low_by", "high_by")
-        values = {name: getattr(ours, name) for name in names} | {"unknowns": tuple(unknowns)}
+        values = {name: getattr(ours, name) for name in names}
+        values["unknowns"] = () if paper is None else tuple(unknowns)
     elif isinstance(ours, float | int):
         values = {"ours": ours}
     elif ours is not None:

@@ -71,4 +71,4 @@ def fit(quick: bool, progress: Progress = silent) -> Fit:
     # Only the last is no graph of the mean.
     *labels, apart = shapes
     averaged = {label: shapes[label] for label in labels}
-    return nearest.found(averaged, {apart: shapes[apart]}, part(progress, 0.6, 1.0))
+    return nearest.search(averaged, {apart: shapes[apart]}, part(progress, 0.6, 1.0))

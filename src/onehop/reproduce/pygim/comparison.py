@@ -119,9 +119,9 @@ def _models(cases: Sequence[Case], apart: Sequence[Case], prior: str, scheme: st
     for quantity, papers in PAPER.items():
         energy = quantity == "energy"
         by_setting = {
-            setting: found
+            setting: gained
             for setting, assumed, at, chosen in settings(cases, apart, energy)
-            if (found := list(_ratios(chosen, at, assumed, prior, scheme, energy)))
+            if (gained := list(_ratios(chosen, at, assumed, prior, scheme, energy)))
         }
         for (name, over), paper in zip(SUMMARIES.items(), papers, strict=True):
             of = len(_by_graph(cases)) * len(KINDS)
@@ -262,8 +262,8 @@ def _note(prior: str, compared: bool, gained: float, in_time: float | None) -> s
 
 def open_winner(values: Iterable[float]) -> str:
     """Return the note's sentence for an interval that contains 1; empty for other intervals."""
-    found = list(values)
-    return " The winner is open: the interval holds 1." if min(found) < 1 < max(found) else ""
+    every = list(values)
+    return " The winner is open: the interval holds 1." if min(every) < 1 < max(every) else ""
 
 
 def winners(cases: Sequence[Case]) -> Iterator[Row]:

@@ -75,7 +75,7 @@ def over_host(cases: Sequence[Case], shapes: Mapping[str, Shapes], apart: Sequen
         by_setting = {}
         for setting, assumed, at, chosen in settings(cases, apart, energy):
             for label, cached in (("", False), (CACHED, True)):
-                found = [
+                hosted = [
                     each
                     for case in chosen
                     if PUBLISHED in case.outcomes[at].reports
@@ -83,7 +83,7 @@ def over_host(cases: Sequence[Case], shapes: Mapping[str, Shapes], apart: Sequen
                         case.outcomes[at].reports[PUBLISHED], shapes[case.graph], assumed, cached, energy
                     )
                 ]
-                by_setting[setting | {label} if label else setting] = found
+                by_setting[setting | {label} if label else setting] = hosted
         for (name, over), published in zip(SUMMARIES.items(), papers, strict=True):
             values = {setting: over(ratios) for setting, ratios in by_setting.items() if ratios}
             figure = f"inference, {quantity} of PyTorch on the host over {PUBLISHED}, {name}"

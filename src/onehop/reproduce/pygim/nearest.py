@@ -67,15 +67,15 @@ class Runs:
         over_prior: dict[bool, list[float]] = {False: [], True: []}
         over_host: dict[bool, list[float]] = {False: [], True: []}
         for name in names:
-            found, sized = ran[name], self._graphs[name]
+            by_scheme, sized = ran[name], self._graphs[name]
             for energy in (False, True):
                 for kind in KINDS:
                     network = Network(kind, sized.num_dst, WIDTH, WIDTH, WIDTH, LAYERS)
                     over_prior[energy].append(
-                        ratio(found[GRANDE], found[PUBLISHED], assumed, network, energy)
+                        ratio(by_scheme[GRANDE], by_scheme[PUBLISHED], assumed, network, energy)
                     )
                 cached = CACHED in setting
-                over_host[energy] += machine.host_ratios(found[PUBLISHED], sized, assumed, cached, energy)
+                over_host[energy] += machine.host_ratios(by_scheme[PUBLISHED], sized, assumed, cached, energy)
         return tuple(
             over(ratios[energy])
             for ratios in (over_prior, over_host)
@@ -107,7 +107,7 @@ def targets() -> list[Target]:
     ]
 
 
-def found(shapes: Mapping[str, Shapes], apart: Mapping[str, Shapes], progress: Progress = silent) -> Fit:
+def search(shapes: Mapping[str, Shapes], apart: Mapping[str, Shapes], progress: Progress = silent) -> Fit:
     """Return the nearest machine.
 
     Args:

@@ -45,8 +45,8 @@ def improved(threads: int) -> PimPlan:
 
 def outcome(assumption: Assumption, shapes: Shapes, threads: int) -> Outcome:
     """Run every scheme on a graph; for all schemes, ``threads`` of the host's threads merge."""
-    found = reports(assumption, shapes, threads, SCHEMES)
-    return Outcome(found, *_winners(Machine(assumption.config), shapes, threads))
+    by_scheme = reports(assumption, shapes, threads, SCHEMES)
+    return Outcome(by_scheme, *_winners(Machine(assumption.config), shapes, threads))
 
 
 def reports(
@@ -69,18 +69,18 @@ def reports(
             return prior_art.pygim_search(assumption.config, shapes, WIDTH, kernel, threads)
         return tune(ours, shapes, WIDTH, DTYPE, base=improved(threads)).plan
 
-    found = {}
+    by_scheme = {}
     for scheme in schemes:
         plan = plan_of(scheme)
         if plan is None:
             continue
         machine = ours if scheme in (PUBLISHED, OURS) else prior
         try:
-            found[scheme] = machine.simulate(shapes, WIDTH, plan, DTYPE).summary()
+            by_scheme[scheme] = machine.simulate(shapes, WIDTH, plan, DTYPE).summary()
         except MachineMemoryError:
             # Running out of memory is a result: the scheme has no time.
             continue
-    return found
+    return by_scheme
 
 
 def _winners(machine: Machine, shapes: Shapes, threads: int) -> tuple[float, float]:
