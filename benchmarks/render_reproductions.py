@@ -2,7 +2,8 @@
 
     python -m benchmarks.render_reproductions
 
-Reads benchmarks/results/reproduce/WORK.json as ``onehop reproduce WORK --json`` writes them; pictures are in
+Reads benchmarks/results/reproduce/WORK.json as ``onehop reproduce WORK --json`` writes them, and
+io-aware-gpu.json as ``onehop reproduce io-aware --gpu build/gpu/gpu.json --json`` does; pictures are in
 docs/images/reproduce. docs/reproduce.md has the figures that the works are known for, and the page
 docs/reproduce/WORK.md the other published ones. All remaining rows are in the JSON files only. For a work
 without a file, the page says how to make one.
@@ -15,12 +16,18 @@ from typing import Any
 
 from benchmarks.pages import ROOT, replace_between
 from benchmarks.result_tables import at_commit
-from onehop.reproduce import WORKS
-from onehop.reproduce.tables import headlines, table
+from onehop.reproduce import FITTED, WORKS
+from onehop.reproduce.tables import headlines, number, table
+from onehop.reproduce.verdicts import VERDICTS
+from onehop.tables import Column, Table
 
 PAGE = Path("docs") / "reproduce.md"
 PAGES = Path("docs") / "reproduce"
 RESULTS = Path("benchmarks") / "results" / "reproduce"
+# The end of the name of what `onehop reproduce WORK --fit --json` writes.
+FIT = "-fit"
+# The end of the name of the rows that `onehop reproduce io-aware --gpu build/gpu/gpu.json --json` writes.
+GPU = "-gpu"
 PICTURES = Path("docs") / "images" / "reproduce"
 README = Path("README.md")
 TITLES = {
@@ -49,9 +56,25 @@ TITLES = {
 
 
 def found(root: Path, work: str) -> dict[str, Any] | None:
-    """What was computed of a work; None where nothing was."""
-    file = root / RESULTS / f"{work}.json"
-    return json.loads(file.read_text()) if file.exists() else None
+    """What was computed of a work; None where nothing was.
+
+    Rows of a run on a GPU take the place of open rows of the same figure. Rows of a version whose verdicts
+    could not fail have none: they know no unknowns.
+    """
+    file, on_gpu = (root / RESULTS / f"{work}{end}.json" for end in ("", GPU))
+    if not file.exists():
+        return None
+    content: dict[str, Any] = json.loads(file.read_text())
+    measured = json.loads(on_gpu.read_text())["rows"] if on_gpu.exists() else []
+    by_figure = {row["figure"]: row for row in measured if row["ours"] is not None}
+    rows = [by_figure.get(row["figure"], row) for row in content["rows"]]
+    current = [row if _is_current(row) else row | {"verdict": None} for row in rows]
+    return content | {"rows": current}
+
+
+def _is_current(row: dict[str, Any]) -> bool:
+    """Whether a row's verdict follows the rule: a row without a value is open by every rule."""
+    return "unknowns" in row or row["ours"] is None
 
 
 def summary(root: Path) -> str:
@@ -65,14 +88,55 @@ def summary(root: Path) -> str:
     return headlines(rows).markdown()
 
 
+def fits(root: Path) -> str:
+    """The nearest configurations: a sentence, a picture and tables for each work that has one."""
+    parts = []
+    for work in FITTED:
+        file, picture = root / RESULTS / f"{work}{FIT}.json", PICTURES / f"{work}_fit.png"
+        if not file.exists():
+            continue
+        content = json.loads(file.read_text())
+        tables = [
+            Table(
+                (
+                    Column("unknown", lambda line: line["unknown"]["name"], left=True),
+                    Column("nearest", "value", left=True),
+                    Column("source", lambda line: line["unknown"]["source"], left=True),
+                ),
+                content["constants"],
+            ),
+            Table(
+                (
+                    Column("figure", "figure", left=True),
+                    Column("paper", "paper", number),
+                    Column("ours", "ours", number),
+                    Column("error", "error", "{:.0%}"),
+                ),
+                content["figures"],
+            ),
+        ]
+        stamp = content["stamp"]
+        size = "on parts of the twins (`--quick`)" if content["quick"] else "at full size"
+        parts += [
+            f"**{TITLES[work][0]}**, {size}, computed on {stamp['date'][:10]} ({content['machine']}; "
+            f"`{RESULTS / file.name}`). {content['summary']}",
+            f"![{work}, each unknown moved alone]({picture.relative_to('docs')})",
+            *(table.markdown() for table in tables),
+        ]
+    return "\n\n".join(parts) or "Not computed yet: `onehop reproduce grande --fit`."
+
+
 def works(root: Path) -> str:
     """The README's table: each work, what of it is here, and how many of its figures agree with ours."""
     lines = ["| work | what it is | here | its headline figures |", "| --- | --- | --- | --- |"]
     for work in WORKS:
         computed = found(root, work)
-        verdicts = Counter(row["verdict"] for row in computed["rows"] if row["headline"]) if computed else {}
-        counts = ", ".join(f"{verdict}: {number}" for verdict, number in sorted(verdicts.items()))
-        agreement = f"[{counts or 'not computed yet'}](docs/reproduce/{work}.md)"
+        rows = [row for row in computed["rows"] if row["headline"]] if computed else []
+        verdicts = Counter(row["verdict"] for row in rows if row["verdict"] is not None)
+        counts = [f"{verdict}: {verdicts[verdict]}" for verdict in VERDICTS if verdicts[verdict]]
+        if again := len(rows) - verdicts.total():
+            counts.append(f"to be computed again: {again}")
+        agreement = f"[{', '.join(counts) or 'not computed yet'}](docs/reproduce/{work}.md)"
         title, kind, here = TITLES[work]
         lines.append(f"| {title} | {kind} | {here} | {agreement} |")
     return "\n".join(lines)
@@ -117,6 +181,7 @@ def rendered(root: Path) -> dict[Path, str]:
     for page, content in contents.items():
         name = "works" if page == README else "computed"
         pages[page] = replace_between((root / page).read_text(), content, name, page)
+    pages[PAGE] = replace_between(pages[PAGE], fits(root), "fits", PAGE)
     return pages
 
 

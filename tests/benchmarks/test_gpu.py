@@ -10,7 +10,7 @@ import json
 import pytest
 import torch
 
-from benchmarks.gpu import plans
+from benchmarks.gpu import dgl_calls, plans
 from benchmarks.gpu.correctness import Verdict
 from benchmarks.gpu.floors import (
     AttentionShape,
@@ -29,6 +29,7 @@ from benchmarks.gpu.run import main
 from benchmarks.gpu.sampled import judge_part, part_of
 from onehop import ArgumentError
 from onehop.kernels.triton import availability
+from onehop.reproduce import on_a_gpu
 
 # A check that the interpreter is done with in a few seconds.
 SHORT = ("--dtypes", "float32", "--hub", "10")
@@ -76,6 +77,19 @@ def test_checks_then_measures(whole):
     assert "turbo_gnn (absent)" in table
     assert (whole / "gpu.png").stat().st_size > 1000
     assert "are right" in (whole / "said").read_text()
+
+
+@needs_triton
+def test_its_results_become_rows_of_the_reproduction(whole):
+    rows = {row.figure: row for row in on_a_gpu(whole / "gpu.json").rows}
+    cached = rows["cached sparse products over DGL, best"]
+    if dgl_calls.missing() is None:
+        assert cached.ours > 0
+        assert "4 cases of sum" in cached.note
+    else:
+        assert cached.ours is None
+        assert "has no case of sum with DGL: dgl cannot be imported" in cached.note
+    assert "has no case of gatv2 with DGL." in rows["GATv2 over DGL, best"].note
 
 
 @needs_triton

@@ -40,6 +40,23 @@ def test_table_names_phases_bytes_energy_and_figures() -> None:
     assert "idle" not in text
 
 
+def test_keys_are_shown_as_words_and_stay_keys_in_json() -> None:
+    named = Report(
+        machine="toy",
+        phases_ns={"send": 1e6},
+        bytes={"tile_list_read": 64},
+        energy_nj={"dram_read": 1e6},
+        figures={"bound_ms": 2.0, "row_hits": 3},
+        labels={"bound_ms": "least time, ms"},
+    )
+    text = str(named)
+    for part in ("tile list read", "dram read", "least time, ms", "row hits"):
+        assert part in text
+    assert "_" not in text
+    assert {"bound_ms", "row_hits"} <= set(named.as_dict())
+    assert "labels" not in named.as_dict()
+
+
 def test_times_have_the_largest_unit_that_they_reach() -> None:
     phases = {"a": 0.5, "b": 1e3, "c": 1e6, "d": 1e9, "e": 999.0}
     lines = str(Report(machine="toy", phases_ns=phases, bytes={}, energy_nj={})).splitlines()

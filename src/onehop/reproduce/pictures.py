@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onehop import pictures
+from onehop.reproduce.nearest import Fit
 from onehop.reproduce.tables import Chart, Reproduction, number
 
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ _WIDTH, _HEIGHT = 8.0, 4.4
 _LETTERS, _MOST_UPRIGHT = 96, 18
 # Maximum number of legend columns, so that the legend's lines are about equally long.
 _MOST_COLUMNS = 5
+# In inches, a tornado's frame and each of its lines; number of letters of a line's label.
+_FIT_FRAME, _FIT_LINE, _FIT_LETTERS = 1.4, 0.34, 58
 # Share of the axis that figures take above the tallest bar, for horizontal and upright figures.
 _ABOVE, _ABOVE_UPRIGHT = 0.05, 0.14
 
@@ -81,6 +84,46 @@ def draw_chart(chart: Chart, path: Path) -> None:
     lines = -(-len(chart.series) // _MOST_COLUMNS)
     pictures.legend(figure, axes, columns=-(-len(chart.series) // lines))
     pictures.save(figure, chart.title, chart.machine, path)
+
+
+def draw_fit(fit: Fit, path: Path) -> None:
+    """Draws a tornado to a file: for each unknown moved alone, how far each figure moves.
+
+    Args:
+        fit: The nearest configuration.
+        path: The file.
+
+    Raises:
+        ConfigurationError: matplotlib is not installed.
+        StorageError: The file cannot be written.
+    """
+    lines = [f"{move.unknown.name}: {move.label}" for move in fit.moves]
+    figure = pictures.figure(_WIDTH, _FIT_FRAME + _FIT_LINE * len(lines))
+    axes = figure.add_subplot()
+    places = range(len(lines))
+    for place, move in zip(places, fit.moves, strict=True):
+        changes = fit.changes(move)
+        axes.plot(
+            [100 * min(0.0, *changes), 100 * max(0.0, *changes)], [place, place], color="black", linewidth=1
+        )
+    groups = dict.fromkeys(target.group for target in fit.targets)
+    for group, colour in zip(groups, pictures.PALETTE, strict=False):
+        points = [
+            (100 * change, place)
+            for place, move in zip(places, fit.moves, strict=True)
+            for target, change in zip(fit.targets, fit.changes(move), strict=True)
+            if target.group == group
+        ]
+        across, along = zip(*points, strict=True)
+        axes.scatter(across, along, color=colour, s=14, zorder=3, label=group)
+    axes.axvline(0, color="black", linewidth=1)
+    axes.set_yticks(places, ["\n".join(textwrap.wrap(line, _FIT_LETTERS)) for line in lines])
+    axes.invert_yaxis()
+    axes.set_xlabel("change of each figure, %")
+    pictures.style(axes, "x")
+    pictures.legend(figure, axes)
+    title = f"{len(fit.targets)} figures within {100 * fit.largest_error:.0f} %; each unknown moved alone"
+    pictures.save(figure, title, fit.machine, path)
 
 
 def _make_room(axes: "Axes", chart: Chart) -> None:

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from onehop.errors import ArgumentError
+from onehop.reproduce.intervals import Interval, Unknown
+from onehop.reproduce.verdicts import DIFFERS, UNDECIDED, verdict
 from onehop.tables import Column, Table
 
 Values = tuple[float | None, ...]
-# Relative tolerance: a published figure is rounded to two or three digits.
-_ROUNDED = 0.02
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +25,17 @@ class Row:
         unit: Unit of all four; "x" for ratios.
         note: One sentence on the difference, or on what is missing.
         headline: Whether it is one of the work's headline figures.
+        fitted: Whether the published value was used to make a graph or to fit a constant of ours.
+        place: Value of the last decimal that is published; None means the last decimal of ``paper`` that is
+            not zero, or 1.
+        unknowns: What is not published and spans the interval, with sources.
+        low_by: The setting of unknowns that makes the lower end.
+        high_by: The setting of unknowns that makes the upper end.
+        decides: One sentence on what would decide the row, if it is undecided.
 
     Raises:
-        ArgumentError: The note is empty, or the interval does not contain the value.
+        ArgumentError: The note is empty, the interval does not contain the value, the ends of a published
+            figure's interval are not explained, or an undecided row does not say what would decide it.
     """
 
     figure: str
@@ -38,9 +46,15 @@ class Row:
     low: float | None = None
     high: float | None = None
     headline: bool = False
+    fitted: bool = False
+    place: float | None = None
+    unknowns: tuple[Unknown, ...] = ()
+    low_by: str = ""
+    high_by: str = ""
+    decides: str = ""
 
     def __post_init__(self) -> None:
-        """Check the note and the interval."""
+        """Check the note, the interval, and what explains it."""
         if not self.figure or not self.note:
             raise ArgumentError(f"row: expected a figure and a note, got {self.figure!r} and {self.note!r}.")
         if (self.low is None) != (self.high is None):
@@ -52,6 +66,10 @@ class Row:
                 raise ArgumentError(
                     f"row: {self.figure}: {self.ours} is outside the interval {self.low} to {self.high}."
                 )
+            if self.paper is not None and not (self.low_by and self.high_by):
+                raise ArgumentError(f"row: {self.figure}: expected what makes both ends of the interval.")
+        if self.verdict == UNDECIDED and not self.decides:
+            raise ArgumentError(f"row: {self.figure}: expected a sentence on what would decide it.")
 
     @property
     def ratio(self) -> float | None:
@@ -60,38 +78,45 @@ class Row:
 
     @property
     def verdict(self) -> str | None:
-        """Return "agrees", "differs" or, without a value here, "open"; None if nothing is published.
+        """One of :data:`onehop.reproduce.verdicts.VERDICTS`; None if nothing is published.
 
-        A value with an interval agrees if the interval contains a number that rounds to the published value.
-        A value without an interval agrees if it is within :data:`_ROUNDED` of the published value, because
-        papers give two or three digits.
+        Of a ratio, in "x", the claim is who wins.
         """
-        if self.paper is None:
-            return None
-        if self.ours is None:
-            return "open"
-        if self.low is None or self.high is None:
-            agrees = abs(self.ours - self.paper) <= _ROUNDED * abs(self.paper)
-        else:
-            unit = 1.0 if self.paper == int(self.paper) else 10.0 ** -len(repr(self.paper).partition(".")[2])
-            agrees = self.low - unit / 2 <= self.paper <= self.high + unit / 2
-        return "agrees" if agrees else "differs"
+        return verdict(
+            self.paper,
+            self.ours,
+            self.low,
+            self.high,
+            winner=self.unit == "x",
+            fitted=self.fitted,
+            place=self.place,
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the row, ready for JSON, with null for missing values."""
-        names = ("figure", "paper", "ours", "ratio", "low", "high", "unit", "note", "headline", "verdict")
-        return {name: getattr(self, name) for name in names}
+        names = (
+            *("figure", "paper", "ours", "ratio", "low", "high", "unit", "note", "headline", "verdict"),
+            *("low_by", "high_by", "decides"),
+        )
+        return {
+            **{name: getattr(self, name) for name in names},
+            "unknowns": [each.as_dict() for each in self.unknowns],
+        }
 
 
 def row(
     figure: str,
     unit: str,
     note: str,
-    ours: float | Sequence[float] | None = None,
+    ours: float | Sequence[float] | Interval | None = None,
     paper: float | None = None,
     *,
     headline: bool = False,
+    fitted: bool = False,
+    place: float | None = None,
     otherwise: str = "",
+    decides: str = "",
+    unknowns: Sequence[Unknown] = (),
 ) -> Row:
     """Return a :class:`Row` whose interval is the range of several values.
 
@@ -100,19 +125,41 @@ def row(
         unit: See :class:`Row`.
         note: See :class:`Row`.
         ours: The value here. If there are several values: ours, followed by the values under other
-            assumptions; their range is the interval. None if it cannot be computed.
+            assumptions; their range is the interval. An :class:`.Interval` has what makes its ends too,
+            which a published figure needs. None if it cannot be computed.
         paper: See :class:`Row`.
         headline: See :class:`Row`.
+        fitted: See :class:`Row`.
+        place: See :class:`Row`.
         otherwise: A sentence that says which assumption would have to be wrong for the published value to be
             right. It is added to the note if the row differs.
+        decides: See :class:`Row`; dropped if the row is not undecided.
+        unknowns: See :class:`Row`; dropped if there is no interval, or nothing is published.
     """
-    values: dict[str, float | None] = {"ours": None}
-    if isinstance(ours, float | int):
+    values: dict[str, Any] = {"ours": None}
+    if isinstance(ours, Interval):
+        names = ("ours", "low", "high", "low_by", "high_by")
+        values = {name: getattr(ours, name) for name in names}
+        values["unknowns"] = () if paper is None else tuple(unknowns)
+    elif isinstance(ours, float | int):
         values = {"ours": ours}
     elif ours is not None:
         values = {"ours": ours[0], "low": min(ours), "high": max(ours)}
-    entry = Row(figure=figure, unit=unit, note=note, paper=paper, headline=headline, **values)
-    return replace(entry, note=f"{note} {otherwise}") if otherwise and entry.verdict == "differs" else entry
+    entry = Row(
+        figure=figure,
+        unit=unit,
+        note=note,
+        paper=paper,
+        headline=headline,
+        fitted=fitted,
+        place=place,
+        decides=decides,
+        **values,
+    )
+    if entry.verdict == UNDECIDED:
+        return entry
+    differs = otherwise and entry.verdict == DIFFERS
+    return replace(entry, note=f"{note} {otherwise}" if differs else note, decides="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,6 +288,16 @@ def _interval(row: Mapping[str, Any]) -> str | None:
     return None if row["low"] is None else f"{number(row['low'])} to {number(row['high'])}"
 
 
+def _ends(row: Mapping[str, Any]) -> str | None:
+    """Return what makes the ends of the interval; None for rows without it, also of earlier versions."""
+    return f"low end: {row['low_by']}. High end: {row['high_by']}." if row.get("low_by") else None
+
+
+def _why(row: Mapping[str, Any]) -> str:
+    """Return the note, and what would decide the row."""
+    return f"{row['note']} {row.get('decides', '')}".strip()
+
+
 _COLUMNS = (
     Column("figure", "figure", left=True),
     Column("paper", "paper", number),
@@ -248,7 +305,7 @@ _COLUMNS = (
     Column("ratio", "ratio", "{:.2f}"),
     Column("interval", _interval),
     Column("unit", "unit", left=True),
-    Column("difference", "note", left=True),
+    Column("difference", _why, left=True),
 )
 _HEADLINE_COLUMNS = (
     Column("work", "work", left=True),
@@ -256,5 +313,6 @@ _HEADLINE_COLUMNS = (
     Column("interval", _interval),
     Column("unit", "unit", left=True),
     Column("verdict", "verdict", left=True),
-    Column("why", "note", left=True),
+    Column("ends of the interval", _ends, left=True),
+    Column("why", _why, left=True),
 )

@@ -44,8 +44,8 @@ def test_the_verdict_names_what_binds_most_windows(graph, changes, path):
     assert count[path] == max(count.values()) > windows / 2
     over = run.schedule.total_ns / max(run.paths.dram_ns, run.paths.host_ns)
     assert verdict(run) == (
-        f"{path} bounds {100 * count[path] / windows:.0f} % of {windows} windows, which take "
-        f"{over:.2f} times as long as the busier path works"
+        f"{path} in {100 * count[path] / windows:.0f} % of {windows} windows; all of them take "
+        f"{over:.2f} times as long as the busier path alone"
     )
 
 

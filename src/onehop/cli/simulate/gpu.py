@@ -21,7 +21,7 @@ _FIGURES = (
     Column("sectors fetched", "fetched", "{:,}"),
     Column("read", "read", "{:,}"),
     Column("different ones", "distinct", "{:,}"),
-    Column("us at least", "floor_us", "{:,.1f}"),
+    Column("least time, us", "floor_us", "{:,.1f}"),
 )
 
 

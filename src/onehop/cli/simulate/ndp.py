@@ -289,15 +289,16 @@ def _shown(
         yield (
             f"{whole['model']} of widths {', '.join(map(str, whole['widths']))}: {whole['time_ms']:.3f} ms, "
             f"the host's part {sum(whole['combine_ms']):.3f} ms, "
-            f"{100 * whole['combine_hidden_share']:.0f} % of it hidden; over the host alone "
-            f"{whole['serial_speedup_over_baseline']:.2f}x with aggregation, then the host's part, and "
-            f"{whole['overlapped_speedup_over_baseline']:.2f}x overlapped"
+            f"{100 * whole['combine_hidden_share']:.0f} % of it hidden. With aggregation, then the host's "
+            f"part, it {compared_with(whole['serial_speedup_over_baseline'], 'the host alone')}; overlapped, "
+            f"it {compared_with(whole['overlapped_speedup_over_baseline'], 'the host alone')}"
         )
     for prior in content.get("priors", []):
         yield (
-            f"{prior['name']}: {prior['serial_ms']:.3f} ms, this machine {prior['speedup_over_serial']:.2f}x "
-            f"as fast; {prior['overlapped_ms']:.3f} ms and {prior['speedup_over_overlapped']:.2f}x with its "
-            f"steps overlapped; without {prior['left_out']}"
+            f"{prior['name']} takes {prior['serial_ms']:.3f} ms, and {prior['overlapped_ms']:.3f} ms with "
+            f"its steps overlapped; this machine {compared_with(prior['speedup_over_serial'], 'the first')}, "
+            f"and {compared_with(prior['speedup_over_overlapped'], 'the second')}. Not modelled: "
+            f"{prior['left_out']}"
         )
     if "commands" in content:
         written = content["commands"]
@@ -307,17 +308,30 @@ def _shown(
             f"layer 1, one after another: {command_file.told(written)}"
         )
     yield layer_report(found[0]).table()
+    over_host = compared_with(content["speedup_over_baseline"], "the host alone")
+    over_prior = compared_with(content["speedup_over_prior"], "the best prior machine")
     yield (
-        f"\n{content['time_ms']:.3f} ms, {content['speedup_over_baseline']:.2f}x over the baseline, "
-        f"{content['speedup_over_prior']:.2f}x over the best prior machine, "
-        f"{content['read_reduction_percent']:.2f} % fewer feature reads, {content['energy_mj']:.1f} mJ, "
-        f"largest error of a result {content['output_max_abs_error']:.2g}"
+        f"\n{content['time_ms']:.3f} ms. It {over_host}, and {over_prior}. Tiles save "
+        f"{content['read_reduction_percent']:.2f} % of the feature reads. Energy: "
+        f"{content['energy_mj']:.1f} mJ. Largest error of a result: {content['output_max_abs_error']:.2g}"
     )
     area, power = content["silicon"]["area_mm2"], content["silicon"]["power_w"]
     yield (
-        "a rank's unit by published figures of its parts, from 14 to 45 nm: "
-        f"{area.low:.2g} to {area.high:.2g} mm2, {power.low:.2g} to {power.high:.2g} W at work"
+        f"The unit of one rank takes {area.low:.2g} to {area.high:.2g} mm2, and {power.low:.2g} to "
+        f"{power.high:.2g} W at work: bounds from published figures of its parts, in 14 to 45 nm"
     )
+
+
+def compared_with(speedup: float, whom: str) -> str:
+    """Return a speed-up in words, of which neither side needs to be the faster one.
+
+    Examples:
+        >>> compared_with(1.25, "the host alone"), compared_with(0.625, "the host alone")
+        ('is 1.25 times as fast as the host alone', 'takes 1.6 times as long as the host alone')
+    """
+    if speedup < 1:
+        return f"takes {1 / speedup:.3g} times as long as {whom}"
+    return f"is {speedup:.3g} times as fast as {whom}"
 
 
 def _candidate(name: str, row: tuple[int, LayerOutcome]) -> float | None:

@@ -26,6 +26,7 @@ class Report:
         energy_nj: Energy in nanojoules, by the part that consumes it.
         figures: Other results of this machine; must be serialisable as JSON.
         timeline: The spans of :meth:`trace`.
+        labels: The text of figures in tables, by key; other keys are shown with spaces.
 
     Examples:
         >>> from onehop.machines import Report
@@ -41,6 +42,7 @@ class Report:
     energy_nj: Mapping[str, float]
     figures: Mapping[str, Any] = field(default_factory=dict)
     timeline: Trace = field(default_factory=Trace, repr=False)
+    labels: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def total_ns(self) -> float:
@@ -106,11 +108,17 @@ class Report:
         columns = (*_columns("phase", _time, "time"), Column("share", 2, lambda part: f"{100 * part:.1f} %"))
         tables = [Table(columns, [*phases, ("total", total, None)])]
         if self.bytes:
-            tables.append(Table(_columns("bytes", sizes.readable), list(self.bytes.items())))
+            moved = [(_words(name), count) for name, count in self.bytes.items()]
+            tables.append(Table(_columns("bytes", sizes.readable), moved))
         if self.energy_nj:
-            energies = [*self.energy_nj.items(), ("total", sum(self.energy_nj.values()))]
+            energies = [(_words(name), nj) for name, nj in self.energy_nj.items()]
+            energies.append(("total", sum(self.energy_nj.values())))
             tables.append(Table(_columns("energy", lambda nj: f"{nj / 1e6:.4g} mJ"), energies))
-        simple = [(k, v) for k, v in self.figures.items() if isinstance(v, int | float | str)]
+        simple = [
+            (self.labels.get(key, _words(key)), value)
+            for key, value in self.figures.items()
+            if isinstance(value, int | float | str)
+        ]
         if simple:
             tables.append(Table(_columns("figure", _plain), simple))
         return f"{self.machine}\n" + "\n\n".join(map(str, tables))
@@ -162,6 +170,10 @@ def times_table(runs: Mapping[str, Mapping[str, float]], phases: Sequence[str]) 
 
 def _of_phase(name: str, run: tuple[str, Mapping[str, float]]) -> float:
     return run[1].get(name, 0.0)
+
+
+def _words(key: str) -> str:
+    return key.replace("_", " ")
 
 
 def _columns(what: str, shown: Callable[[Any], str], value: str = "") -> tuple[Column, Column]:

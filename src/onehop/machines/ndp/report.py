@@ -18,6 +18,21 @@ from onehop.machines.ndp.silicon import unit_bounds
 from onehop.machines.ndp.timeline import trace
 from onehop.machines.ndp.windows import unit_share
 
+# The texts of figures in tables.
+_LABELS = {
+    "host_order": "order of the host's work",
+    "bound_ms": "least time in any order, ms",
+    "hidden_share": "hidden share of the shorter path",
+    "verdict": "bottleneck",
+    "speedup_over_baseline": "host alone, times this time",
+    "speedup_over_prior": "best prior machine, times this time",
+    "speedup_over_overlapped_prior": "its steps overlapped, times this time",
+    "read_reduction_percent": "feature reads that tiles save, %",
+    "dram_model_error_percent": "error of the fast DRAM model, %",
+    "retile": "order of targets",
+    "window_targets": "targets in a window",
+}
+
 
 def layer_report(found: LayerOutcome) -> Report:
     """Return the report of a layer, ready for tables, JSON, timelines and plots."""
@@ -29,11 +44,12 @@ def layer_report(found: LayerOutcome) -> Report:
         energy_nj=run.energy_nj(),
         figures=_figures(found),
         timeline=trace(run.schedule.events, run.control_ns),
+        labels=_LABELS,
     )
 
 
 def verdict(run: LayerRun) -> str:
-    """Return one line on the bottleneck of the layer."""
+    """Return one line on the bottleneck of the layer: what it is, and what the rest costs."""
     bound = run.schedule.bound()
     windows = sum(bound.values())
     if not windows:
@@ -44,8 +60,8 @@ def verdict(run: LayerRun) -> str:
     note = f"; the units, not the DRAM, pace {100 * unit:.0f} % of the reads" if unit > 0.01 else ""
     over = gain(run.schedule.total_ns, run.paths.bound_ns)
     return (
-        f"{names[path]} bounds {100 * bound[path] / windows:.0f} % of {windows} windows, which take "
-        f"{over:.2f} times as long as the busier path works{note}"
+        f"{names[path]} in {100 * bound[path] / windows:.0f} % of {windows} windows; all of them take "
+        f"{over:.2f} times as long as the busier path alone{note}"
     )
 
 

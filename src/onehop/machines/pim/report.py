@@ -76,9 +76,12 @@ class PimReport(Report):
 
     def table(self) -> str:
         """Return the report as lines of plain text."""
+        # The operator is a word, so it belongs with the plan and not with the figures.
+        figures = {key: value for key, value in self.figures.items() if key != "operator"}
         lines = [
-            Report.table(self),
+            Report.table(replace(self, figures=figures)),
             "",
+            *([f"operator     {self.figures['operator']}"] if "operator" in self.figures else []),
             f"plan         {self.plan}",
             f"types        {self.dtype} features, {self.accumulator} sums",
             f"utilisation  {100 * self.utilisation:.1f} % of peak in the kernel, "

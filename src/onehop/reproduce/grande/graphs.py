@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from onehop.graph import Graph
 from onehop.graph.self_loops import with_self_loops
+from onehop.reproduce.intervals import Interval
 from onehop.reproduce.tables import Row, row
 from onehop.reproduce.twins import Progress, Twin
 
@@ -49,6 +50,12 @@ TWINS = (
 )
 
 
+def of_sample(values: Sequence[float]) -> Interval:
+    """Return the interval of an estimate, which is first, with the ends of its sample's 95 % interval."""
+    ends = ("the sample's lower end, 95 %", "the sample's upper end, 95 %")
+    return Interval(values[0], min(values), max(values), *ends)
+
+
 def sizes(
     graph: str,
     edges: Sequence[float],
@@ -57,7 +64,7 @@ def sizes(
     notes: tuple[str, str],
     share: float = 1.0,
 ) -> list[Row]:
-    """Return rows for adjacency and features of one graph (Table 1).
+    """Return rows for adjacency and features of one graph (Table 1), to which twins were made.
 
     Args:
         graph: The graph's name in the paper.
@@ -69,8 +76,20 @@ def sizes(
     """
     adjacency = [(each * _EDGE_BYTES + nodes * _NODE_BYTES) / share / 1e6 for each in edges]
     features = nodes * HIDDEN * _ITEM_BYTES / share / 1e6
-    ours = adjacency if len(adjacency) > 1 else adjacency[0]
+    ours = of_sample(adjacency) if len(adjacency) > 1 else adjacency[0]
+    adjacency_note = (
+        f"{notes[0]} {_EDGE_BYTES} bytes for an edge and {_NODE_BYTES} for a node were fitted to it."
+    )
     return [
-        row(f"adjacency of {graph}, self loops included", "MB", notes[0], ours, published_mb[0]),
-        row(f"{HIDDEN} columns of features of {graph}", "MB", notes[1], features, published_mb[1]),
+        row(
+            f"adjacency of {graph}, self loops included",
+            "MB",
+            adjacency_note,
+            ours,
+            published_mb[0],
+            fitted=True,
+        ),
+        row(
+            f"{HIDDEN} columns of features of {graph}", "MB", notes[1], features, published_mb[1], fitted=True
+        ),
     ]

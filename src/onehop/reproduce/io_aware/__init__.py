@@ -1,7 +1,9 @@
 """IO-aware kernels for GNN layers: figures that can be computed without a GPU, and a list of the others."""
 
+from pathlib import Path
+
 from onehop.bench.peers.base import import_reason
-from onehop.reproduce.io_aware import counted, layers, reordering
+from onehop.reproduce.io_aware import counted, layers, memory, on_gpu, reordering
 from onehop.reproduce.tables import Chart, Reproduction, row
 from onehop.reproduce.twins import Progress, part, silent
 
@@ -14,8 +16,8 @@ _SOURCE = (
 def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
     """Compute the IO-aware kernels' figures; with ``quick``, on small graphs, in three rounds."""
     reordered, picture = reordering.measured(quick, part(progress, 0.0, 0.5))
-    rows = [*counted.headlines(), *counted.savings(), *counted.memory(), *counted.times(), *reordered]
-    charts: tuple[Chart, ...] = (*counted.charts(), picture)
+    rows = [*on_gpu.headlines(), *memory.savings(), *memory.memory(), *counted.times(), *reordered]
+    charts: tuple[Chart, ...] = (*memory.charts(), picture)
     reason = import_reason("torch_geometric")
     if reason is None:
         progress("bytes kept for gradients", 0.5)
@@ -26,3 +28,17 @@ def reproduce(quick: bool, progress: Progress = silent) -> Reproduction:
     else:
         rows.append(row("layers over PyG on this processor", "x", f"Needs PyG: {reason}."))
     return Reproduction(work="io-aware", source=_SOURCE, rows=tuple(rows), charts=charts)
+
+
+def on_a_gpu(path: Path) -> Reproduction:
+    """Return the rows of times that need a GPU, from the results of ``make gpu``.
+
+    Args:
+        path: The file that ``make gpu`` writes, build/gpu/gpu.json.
+
+    Raises:
+        OSError: The file cannot be read.
+        ArgumentError: The file is not a result of ``make gpu``.
+    """
+    rows = tuple(on_gpu.headlines(on_gpu.results(path)))
+    return Reproduction(work="io-aware", source=_SOURCE, rows=rows)

@@ -9,7 +9,8 @@ from onehop.errors import MachineMemoryError
 from onehop.machines.pim import Machine, prior_art
 from onehop.machines.pim.shapes import Shapes
 from onehop.plans.pim import DTYPES
-from onehop.reproduce.pygim.schemes import DTYPE, WIDTH, base, named
+from onehop.reproduce.pygim.assumptions import base
+from onehop.reproduce.pygim.schemes import DTYPE, WIDTH, named
 from onehop.reproduce.tables import Chart, Row, plain, row
 
 _GRID = (1, 32)

@@ -7,8 +7,9 @@ from onehop.machines.pim import Machine, PimPlan, prior_art, tune
 from onehop.machines.pim.memory import fits
 from onehop.machines.pim.published_tuner import predictions
 from onehop.machines.pim.shapes import Shapes
+from onehop.reproduce.pygim.assumptions import THREADS, base
 from onehop.reproduce.pygim.comparison import Case
-from onehop.reproduce.pygim.schemes import DTYPE, PUBLISHED, THREADS, WIDTH, base, named
+from onehop.reproduce.pygim.schemes import DTYPE, PUBLISHED, WIDTH, named
 from onehop.reproduce.tables import Chart, Row, plain, row
 
 

@@ -12,8 +12,10 @@ from statistics import geometric_mean
 
 from onehop.graph import Graph
 from onehop.machines import gpu
+from onehop.reproduce.intervals import OUR_CHOICE, Setting, Unknown, decides, interval
+from onehop.reproduce.pygim.assumptions import THREADS, base
 from onehop.reproduce.pygim.comparison import Case, open_winner
-from onehop.reproduce.pygim.schemes import PUBLISHED, THREADS, WIDTH, base, named
+from onehop.reproduce.pygim.schemes import PUBLISHED, WIDTH, named
 from onehop.reproduce.tables import Chart, Row, row, spans
 
 # The abstract: the mean over PyTorch on a GPU whose name could not be read.
@@ -22,6 +24,24 @@ _GPU = "rtx_3090"
 _KERNEL = gpu.Kernel("feature", load_bytes=4, block_warps=8)
 _COLUMNS, _INDEX_BYTES, _ITEM_BYTES = 32, 8, 4
 _CORES = "near-bank cores"
+
+_WHOLE, _UNCACHED = "the whole aggregation", "no cache"
+_DEFINITION = (
+    Unknown(
+        "the time of the cores' utilisation",
+        "the kernel",
+        (_WHOLE,),
+        f"{OUR_CHOICE}: the abstract does not define utilisation",
+        "the paper's definition of utilisation",
+    ),
+    Unknown(
+        "the GPU's cache",
+        "as modelled",
+        (_UNCACHED,),
+        "the bytes that miss the cache are the least that a GPU reads, all bytes are the most",
+        "the paper's share of the GPU's peak",
+    ),
+)
 
 # By GPU: the lowest share of its peak, if every edge reads a row from memory, and the share with its cache.
 Shares = Mapping[str, tuple[float, float]]
@@ -60,18 +80,46 @@ def rows(cases: Sequence[Case], by_graph: Mapping[str, Shares]) -> list[Row]:
     if not alike:
         return table
     over = {name: _over(alike, by_graph, name) for name in gpu.presets()}
-    everything = [*over[_GPU], *(each for values in over.values() for each in values)]
+    labels = {name: "" if name == _GPU else gpu.load(name).name for name in over}
+    spanned = interval(
+        {
+            frozenset({*setting, *([labels[name]] if labels[name] else [])}): value
+            for name, values in over.items()
+            for setting, value in values.items()
+        }
+    )
     note = (
         "The cores' share of their peak, simulated, over the share that a GPU's memory allows at its peak, "
-        f"here an {gpu.load(_GPU).name}'s; the paper's GPU and definition could not be read. The interval is "
-        f"over {len(over)} GPUs, their caches or none, and the kernel or the whole aggregation. A GPU that "
-        "misses its memory's peak reaches less."
+        f"here an {gpu.load(_GPU).name}'s. The paper's GPU and its definition of utilisation could not be "
+        "read."
+    )
+    unknowns = (
+        Unknown(
+            "the GPU",
+            gpu.load(_GPU).name,
+            tuple(label for label in labels.values() if label),
+            f"{OUR_CHOICE}: the paper's GPU is not in the abstract",
+            "the paper's GPU",
+        ),
+        *_DEFINITION,
     )
     figure = "utilisation over PyTorch's on a GPU"
-    table.append(row(figure, "x", note + open_winner(everything), everything, _PAPER, headline=True))
+    table.append(
+        row(
+            figure,
+            "x",
+            note,
+            spanned,
+            _PAPER,
+            headline=True,
+            decides=decides(spanned, unknowns),
+            unknowns=unknowns,
+        )
+    )
     for name, values in over.items():
         note = "Peaks of arithmetic and memory are NVIDIA's; the GPU's file names the documents."
-        table.append(row(f"{figure}, {gpu.load(name).name}", "x", note + open_winner(values), values))
+        figures = list(values.values())
+        table.append(row(f"{figure}, {gpu.load(name).name}", "x", note + open_winner(figures), figures))
     return table
 
 
@@ -80,16 +128,17 @@ def _alike(cases: Sequence[Case]) -> list[Case]:
     return [case for case in cases if case.threads == THREADS[0] and PUBLISHED in case.base.reports]
 
 
-def _over(cases: Sequence[Case], by_graph: Mapping[str, Shares], name: str) -> list[float]:
-    """Return means of the cores' share divided by a GPU's: kernel time with the GPU's cache first."""
-    means = []
+def _over(cases: Sequence[Case], by_graph: Mapping[str, Shares], name: str) -> dict[Setting, float]:
+    """Return means of the cores' share divided by a GPU's: kernel time with the GPU's cache is the base."""
+    means = {}
     for whole, cached in product((False, True), (True, False)):
         ratios = []
         for case in cases:
             report = case.base.reports[PUBLISHED]
             reached = report.utilisation_total if whole else report.utilisation
             ratios.append(reached / by_graph[case.graph][name][cached])
-        means.append(geometric_mean(ratios))
+        setting = frozenset([*([_WHOLE] if whole else []), *([] if cached else [_UNCACHED])])
+        means[setting] = geometric_mean(ratios)
     return means
 
 
