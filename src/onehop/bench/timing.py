@@ -79,7 +79,8 @@ class Ratio:
     def of(cls, slow: Times, fast: Times) -> "Ratio":
         """Return ``slow / fast``; each time is divided by the time of the same round."""
         rounds = [a / b for a, b in zip(slow.seconds, fast.seconds, strict=False)]
-        return cls(*(quantile(rounds, part) for part in (0.5, 0.25, 0.75)), rounds=len(rounds))
+        median, lower, upper = (quantile(rounds, part) for part in (0.5, 0.25, 0.75))
+        return cls(median, lower, upper, len(rounds))
 
     @property
     def quartiles(self) -> list[float] | None:
