@@ -88,14 +88,20 @@ def summary(root: Path) -> str:
     return headlines(rows).markdown()
 
 
+def fit(root: Path, work: str) -> dict[str, Any] | None:
+    """The nearest configuration of a work; None if it was not computed."""
+    file = root / RESULTS / f"{work}{FIT}.json"
+    content: dict[str, Any] | None = json.loads(file.read_text()) if file.exists() else None
+    return content
+
+
 def fits(root: Path) -> str:
     """The nearest configurations: a sentence, a picture and tables for each work that has one."""
     parts = []
     for work in FITTED:
-        file, picture = root / RESULTS / f"{work}{FIT}.json", PICTURES / f"{work}_fit.png"
-        if not file.exists():
+        picture, content = PICTURES / f"{work}_fit.png", fit(root, work)
+        if content is None:
             continue
-        content = json.loads(file.read_text())
         tables = [
             Table(
                 (
@@ -119,7 +125,7 @@ def fits(root: Path) -> str:
         size = "on parts of the twins (`--quick`)" if content["quick"] else "at full size"
         parts += [
             f"**{TITLES[work][0]}**, {size}, computed on {stamp['date'][:10]} ({content['machine']}; "
-            f"`{RESULTS / file.name}`). {content['summary']}",
+            f"`{RESULTS / f'{work}{FIT}.json'}`). {content['summary']}",
             f"![{work}, each unknown moved alone]({picture.relative_to('docs')})",
             *(table.markdown() for table in tables),
         ]
@@ -127,7 +133,7 @@ def fits(root: Path) -> str:
 
 
 def works(root: Path) -> str:
-    """The README's table: each work, what of it is here, and how many of its figures agree with ours."""
+    """The README's table: each work, what of it is here, and how near our figures are."""
     lines = ["| work | what it is | here | its headline figures |", "| --- | --- | --- | --- |"]
     for work in WORKS:
         computed = found(root, work)
@@ -137,6 +143,9 @@ def works(root: Path) -> str:
         if again := len(rows) - verdicts.total():
             counts.append(f"to be computed again: {again}")
         agreement = f"[{', '.join(counts) or 'not computed yet'}](docs/reproduce/{work}.md)"
+        if nearest := fit(root, work):
+            error, figures = round(100 * nearest["largest_error"]), len(nearest["figures"])
+            agreement = f"one configuration within {error} % of {figures} figures; {agreement}"
         title, kind, here = TITLES[work]
         lines.append(f"| {title} | {kind} | {here} | {agreement} |")
     return "\n".join(lines)

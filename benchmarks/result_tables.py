@@ -159,6 +159,14 @@ def title(result: Document) -> str:
     return TITLES.get(result["model"], result["model"])
 
 
+def graph(result: Document) -> str:
+    """A graph in words, which say whether it was generated."""
+    name: str = result["graph"]
+    like, _, scale = name.removeprefix("twin:").partition(" x ")
+    times = f"{scale} times " if scale else ""
+    return f"a generated graph of {times}the size of {like}" if name.startswith("twin:") else name
+
+
 def first_figures(document: Document) -> str:
     """Three figures, an item each: the gains, time and memory of an epoch."""
     of_models = {result["model"]: result for result in document["results"] if PYG in result["speedup_over"]}
@@ -174,7 +182,7 @@ def first_figures(document: Document) -> str:
         sizes = {way: peaks[way] / 2**30 for way in (best, PYG, OURS)}
         items.append(
             f"- **{gain:.1f} times as fast** as PyG's fastest input ({INPUTS[best]}), {plain:.1f} times "
-            f"as fast as with `edge_index`: {title(result)} on {result['graph']}, {seconds[OURS]:.2f} s an "
+            f"as fast as with `edge_index`: {title(result)} on {graph(result)}, {seconds[OURS]:.2f} s an "
             f"epoch instead of {seconds[best]:.2f} and {seconds[PYG]:.2f} s, {sizes[OURS]:.1f} GiB at the "
             f"peak instead of {sizes[best]:.1f} and {sizes[PYG]:.1f}."
         )
