@@ -69,7 +69,7 @@ STEPS = (
     Step("limits", 1.5, "onehop bench limits", "--megabytes 1024 --rounds 5", "--megabytes 64 --rounds 1"),
     Step(
         "published_models",
-        20,
+        22.5,
         f"onehop bench models --peers {INPUTS}",
         "--rounds 5",
         "--rounds 1 --models cora-gcn --graphs {graphs}",
