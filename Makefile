@@ -254,7 +254,7 @@ $(MADE)/docs $(MADE)/examples $(MADE)/mutants $(MADE)/wheel $(MADE)/macos: const
 	  echo "import site; site.addsitedir('$(CURDIR)/$$site')" > .venv-packages/$${site#.venv/}/onehop_environment.pth; \
 	done
 	.venv-packages/bin/python -m pip --disable-pip-version-check install --progress-bar off wheel
-	@grep -v '^decorator==' constraints.txt > .venv-packages/constraints.txt  # PyG-temporal needs an older one
+	@grep -v -E '^(decorator|e3nn)==' constraints.txt > .venv-packages/constraints.txt  # PyG-temporal and MACE need older ones
 	.venv-packages/bin/python -m pip --disable-pip-version-check install --progress-bar off --no-build-isolation \
 	  -c .venv-packages/constraints.txt $(PACKAGES) $(COMPILED)
 	.venv-packages/bin/python -m pip --disable-pip-version-check install --progress-bar off --no-build-isolation \
