@@ -48,7 +48,7 @@ class Case(NamedTuple):
 
     @property
     def setting(self) -> Setting:
-        """What differs from :data:`BASE`, in the words of :data:`UNKNOWNS`."""
+        """The differences from :data:`BASE`, in the words of :data:`UNKNOWNS`."""
         pairs = zip(self._fields, self, strict=True)
         return frozenset(_LABELS[name, value] for name, value in pairs if getattr(BASE, name) != value)
 

@@ -1,4 +1,4 @@
-"""What PyGim's abstract and repository leave open, and the machines that the evidence allows.
+"""Unknowns that PyGim's abstract and repository leave open, and the machines that the evidence allows.
 
 The machines are all combinations of the ends of the assumed constants' bounds.
 """
