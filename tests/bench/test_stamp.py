@@ -5,8 +5,9 @@ import sys
 import pytest
 import torch
 
-from onehop.bench import stamp
+from onehop.bench import command, stamp
 from onehop.bench.results import write_json
+from onehop.cli.console import begin
 from onehop.cli.info import OPTIONAL, facts
 
 
@@ -26,7 +27,7 @@ def test_the_machine_in_one_line():
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
-    """A checkout with one commit of one file, in place of this one."""
+    """A checkout with one commit of one file, instead of this one."""
 
     def git(*words):
         own = ("-c", "user.name=A", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false")
@@ -55,6 +56,16 @@ def test_the_commit_and_whether_code_was_changed_since(checkout):
     (folder / "code.py").write_text("2\n")
     stamp.commit.cache_clear()
     assert stamp.commit() == {"hash": last, "changed": True}
+
+
+@pytest.mark.parametrize(
+    "start", [lambda: command.read(command.parser("A program."), []), lambda: begin(None)]
+)
+def test_a_run_names_the_commit_that_it_began_with(checkout, start):
+    folder, last = checkout
+    start()
+    (folder / "code.py").write_text("2\n")
+    assert stamp.stamp()["commit"] == {"hash": last, "changed": False}
 
 
 def test_no_commit_without_git_and_outside_of_a_checkout(checkout, monkeypatch, tmp_path_factory):

@@ -1,4 +1,4 @@
-// What a kernel is asked to do, and the table of kernels of one instruction set. Raw pointers only.
+// Calls of kernels, and the table of kernels of one instruction set, with raw pointers only.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What the kernels of tensor products are asked to do. Raw pointers only.
+// Calls of the tensor-product kernels, with raw pointers only.
 #pragma once
 
 #include <cstdint>

@@ -14,6 +14,7 @@ import torch
 from onehop import pictures
 from onehop.bench.lists import names as names, numbers
 from onehop.bench.results import write_json
+from onehop.bench.stamp import commit
 from onehop.errors import ArgumentError, OnehopError
 
 
@@ -78,6 +79,7 @@ def read(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None
     A program that measures with several numbers of threads has a list there, and sets each number itself.
     """
     options = parser.parse_args(arguments)
+    commit()  # results name the commit that the run began with
     if isinstance(getattr(options, "threads", None), int):
         torch.set_num_threads(options.threads)
     return options

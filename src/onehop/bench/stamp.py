@@ -52,7 +52,7 @@ def stamp() -> dict[str, Any]:
 
 @functools.cache
 def commit() -> dict[str, Any] | None:
-    """Return the commit of the checkout that this process runs from.
+    """Return the commit of the checkout that this process runs from, as it is at the first call.
 
     Returns:
         ``{"hash": "0ac08bc9...", "changed": False}``, where ``changed`` says whether tracked files other than

@@ -9,7 +9,7 @@ from typing import TextIO
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from onehop.bench.stamp import machine_line
+from onehop.bench.stamp import commit, machine_line
 from onehop.cli.options import set_threads
 
 # The width if the output is not a terminal, for example a file, so that tables are not cut.
@@ -25,6 +25,7 @@ def output(file: TextIO | None = None) -> Console:
 def begin(threads: int | None) -> Console:
     """Return the console for measurements, after printing the machine; also set the number of threads."""
     set_threads(threads)
+    commit()  # results name the commit that the run began with
     console = output()
     console.print(machine_line())
     return console

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from onehop import pictures
 from onehop.bench.results import write_json
+from onehop.bench.stamp import commit
 from onehop.cli.console import output, progress
 from onehop.cli.options import Json, Threads, place, set_threads
 from onehop.errors import ArgumentError
@@ -61,6 +62,7 @@ def reproduce(
             f"--gpu: expected {ON_GPU} without --fit and --quick, because it computes nothing."
         )
     set_threads(threads)
+    commit()  # results name the commit that the run began with
     console = output()
     if fit:
         _fit(console, work, quick, json, plot)
