@@ -36,7 +36,7 @@ test coverage test-thresholds test-dgl test-triton: export PYTHONDONTWRITEBYTECO
 
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 
-.PHONY: help demo test coverage test-all test-thresholds test-dgl test-triton packages matrix fuzz fuzz-ingest mutants sanitize gpu gpu-wheels gpu-check lint format bench bench-models results figures docs wheel wheel-aarch64 macos-check clean
+.PHONY: help demo test coverage test-all test-thresholds test-dgl test-potentials test-triton packages matrix fuzz fuzz-ingest mutants sanitize gpu gpu-wheels gpu-check lint format bench bench-models results figures docs wheel wheel-aarch64 macos-check clean
 
 help:  ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## */  make \1\t/' | expand -t 22
@@ -70,6 +70,13 @@ test-dgl: $(MADE)/develop $(MADE)/onehop .venv-dgl/.made  ## the tests of DGL's 
 	PYTHONPATH=.venv-dgl $(BIN)/python -m pytest $(PARALLEL) tests/integrations/dgl tests/benchmarks/test_gpu_peers.py \
 	  tests/reproduce/test_baselines.py \
 	  --cov=src/onehop/integrations/dgl --cov-branch --cov-config=/dev/null --cov-report=term --cov-fail-under=90 $(ARGS)
+
+# MACE and NequIP need different releases of e3nn, so each has a folder of its own, where Python looks first.
+test-potentials: $(MADE)/develop $(MADE)/onehop .venv-potentials/mace/.made .venv-potentials/nequip/.made  ## the tests of the patch of MACE and NequIP (2 minutes)
+	for package in mace nequip; do \
+	  printf '\n\033[1m== pytest beside %s\033[0m\n' $$package; \
+	  PYTHONPATH=.venv-potentials/$$package $(BIN)/python -m pytest $(PARALLEL) tests/integrations/equivariant $(ARGS) || exit 1; \
+	done
 
 # Another release of triton than that of .venv, in a folder of its own, where Python looks first.
 TRITON := 3.4.0
@@ -209,7 +216,7 @@ macos-check: $(MADE)/macos  ## compile and link the extensions for macOS on 64-b
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python scripts/macos_check.py build/macos
 
 clean:  ## remove the environment and all that was built
-	rm -rf .venv .venv-dgl .venv-packages .venv-triton build dist .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-dgl .venv-packages .venv-potentials .venv-triton build dist .coverage .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 # --- the environment -------------------------------------------------------------------------------------
 
@@ -243,6 +250,17 @@ $(MADE)/docs $(MADE)/examples $(MADE)/mutants $(MADE)/wheel $(MADE)/macos: const
 	$(call say,installing DGL 2.1.0)
 	@rm -rf .venv-dgl
 	$(PIP) install --progress-bar off --no-deps --target .venv-dgl -c constraints.txt dgl pandas
+	@touch $@
+
+# Without what they require: a torch of their own. Named is what they import.
+.venv-potentials/mace/.made: POTENTIAL := mace-torch==0.3.16 e3nn==0.4.4 opt-einsum-fx==0.1.4 torch-ema==0.3 \
+  torchmetrics==1.9.0 lightning-utilities==0.15.3 pandas
+.venv-potentials/nequip/.made: POTENTIAL := nequip==0.19.1 lightning==2.6.6 torchmetrics==1.9.0 lightning-utilities==0.15.3 \
+  hydra-core==1.3.8 omegaconf==2.3.1 antlr4-python3-runtime==4.9.3
+.venv-potentials/%/.made: | $(MADE)/develop
+	$(call say,installing $(POTENTIAL))
+	@rm -rf .venv-potentials/$*
+	$(PIP) install --progress-bar off --no-deps --target .venv-potentials/$* $(POTENTIAL)
 	@touch $@
 
 # It sees the packages of .venv.

@@ -30,7 +30,7 @@ def said(only: str | None, missing: tuple[str, ...] = (), path: str = "") -> str
 @pytest.mark.parametrize(
     ("only", "sentence"),
     [
-        (None, "found nothing to patch: torch_geometric is not installed, and DGL has not been imported"),
+        (None, "found nothing to patch: torch_geometric is not installed, and none of DGL, MACE"),
         ("pyg", "pip install 'onehop[pyg]'"),
         ("dgl", "pip install 'onehop[dgl]'"),
     ],

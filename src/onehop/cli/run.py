@@ -25,6 +25,7 @@ from onehop.integrations import reports
 from onehop.integrations.explain import LayerReport, function_reports, reasons_line
 from onehop.integrations.patch import Patch, patch
 from onehop.integrations.rows import counted
+from onehop.integrations.selection import MODULES
 from onehop.tables import Column, Table
 
 _NO_LAYERS = "The script ran no layers of PyG or DGL."
@@ -127,10 +128,12 @@ def _begin(
     """Hand over to the program, with the patch in place; ``tell`` is called when Python ends."""
     # python -W error applies to the script, not to what the patch imports.
     with warnings.catch_warnings(action="ignore") if sys.warnoptions else contextlib.nullcontext():
-        if program.imports_dgl():
-            # The script will see the error at its own import.
-            with contextlib.suppress(ImportError, OSError):
-                importlib.import_module("dgl")
+        packages = program.packages()
+        for module in MODULES.values():
+            if module.partition(".")[0] in packages:
+                # The script will see the error at its own import.
+                with contextlib.suppress(ImportError, OSError):
+                    importlib.import_module(module)
         place()
     tally = Tally()
     at_end.enter_context(reports.heard_by(tally))

@@ -17,7 +17,7 @@ from types import ModuleType, TracebackType
 
 from onehop.errors import ArgumentError
 
-_IMPORTS_DGL = re.compile(rb"^\s*(?:import|from)\s+dgl\b", re.MULTILINE)
+_IMPORTS = re.compile(rb"^\s*(?:import|from)\s+(\w+)", re.MULTILINE)
 _STDIN = "-"
 
 # Closed when Python ends. It is registered before torch and multiprocessing register their functions, so it
@@ -58,15 +58,15 @@ class Script:
         """The absolute path of a script, a folder or a zip file; ``./`` stays in it, as with Python."""
         return "<stdin>" if self.name == _STDIN else os.path.join(Path.cwd(), self.name)  # noqa: PTH118
 
-    def imports_dgl(self) -> bool:
-        """Return whether the program imports DGL itself; the patch finds DGL only after it is imported."""
+    def packages(self) -> set[str]:
+        """Return the packages that the program's first file imports."""
         source = self.source
         if source is None:
             module = self.name.replace(".", "/")
             places = [Path(folder, module) for folder in sys.path] if self.is_module else [self.file]
             files = [Path(f"{place}{end}") for place in places for end in ("/__main__.py", ".py")]
             source = next((file.read_bytes() for file in files if file.is_file()), b"")
-        return _IMPORTS_DGL.search(source) is not None
+        return {name.decode() for name in _IMPORTS.findall(source)}
 
     def run(self) -> None:
         """Run the program, and raise the exception that ends it.

@@ -122,16 +122,17 @@ def patch(
 ) -> Patch:
     """Run PyG's and DGL's layers on onehop's kernels, wherever that gives the same result.
 
-    Models need not change, and may be made before or after. PyG is patched if it is installed, and DGL if it
-    has been imported. torch's dropout, products, gathers and scatters are patched too, because they take much
-    of an epoch's time. Layers that onehop cannot run use their framework's own code; :func:`onehop.explain`
-    says which and why, and the logger ``onehop`` writes one INFO line for each class and reason. Calling
-    ``patch`` again changes ``only`` and the other settings that are given; None leaves a setting as it is.
+    Models need not change, and may be made before or after. PyG is patched if it is installed, and DGL, MACE
+    and NequIP if they have been imported. torch's dropout, products, gathers and scatters are patched too,
+    because they take much of an epoch's time. Layers that onehop cannot run use their framework's own code;
+    :func:`onehop.explain` says which and why, and the logger ``onehop`` writes one INFO line for each class
+    and reason. Calling ``patch`` again changes ``only`` and the other settings that are given; None leaves a
+    setting as it is.
 
     Args:
-        only: Names of layer classes, such as "GCNConv"; subclasses are included. "pyg" and "dgl" name all
-            layers of these frameworks, and may be combined with layer names; "dgl" imports DGL. "torch" adds
-            torch's dropout and operators. None means all.
+        only: Names of layer classes, such as "GCNConv"; subclasses are included. "pyg", "dgl", "mace" and
+            "nequip" name all layers of these frameworks, and may be combined with layer names; all but "pyg"
+            import the framework. "torch" adds torch's dropout and operators. None means all.
         keep_memory: Whether torch's CPU tensors of 4 MiB or more take their memory from the pool of onehop's
             outputs, instead of mapping and faulting it in for each of them. The pool holds little more than
             was in use at once. The environment variable ``ONEHOP_KEEP_MEMORY`` gives the initial value

@@ -12,6 +12,8 @@ from onehop.scopes import Scoped
 
 LOGGER = logging.getLogger("onehop")
 IN_BLOCKS = "its message in blocks"
+# By the package of a layer's class. MACE's messages are modules of e3nn.
+_FRAMEWORKS = {"dgl": "DGL", "nequip": "NequIP", "e3nn": "e3nn"}
 
 
 class Listener(Protocol):
@@ -49,9 +51,9 @@ class Call:
 
 
 def framework_of(layer: Any) -> str:
-    """Return "DGL" or "PyG": the framework that the layer, or its base class, belongs to."""
-    modules = (kind.__module__.split(".") for kind in type(layer).__mro__)
-    return "DGL" if any("dgl" in module for module in modules) else "PyG"
+    """Return the name of the framework of the layer's class or a base class; "PyG" if it is no other."""
+    packages = {name for kind in type(layer).__mro__ for name in kind.__module__.split(".")}
+    return next((framework for package, framework in _FRAMEWORKS.items() if package in packages), "PyG")
 
 
 def recording() -> bool:

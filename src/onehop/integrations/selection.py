@@ -9,9 +9,16 @@ from onehop.backends import backends
 from onehop.backends.machine import MachineBackend
 from onehop.errors import ArgumentError, ConfigurationError
 from onehop.integrations import releases
-from onehop.integrations.session import DGL, PYG, TORCH, Framework, Selection
+from onehop.integrations.session import DGL, MACE, NEQUIP, PYG, TORCH, Framework, Selection
 from onehop.loading import imported
 from onehop.machines.base import Machine
+
+MODULES = {DGL: "dgl", MACE: "mace.modules", NEQUIP: "nequip.nn"}
+"""The frameworks that are patched if the program has imported a module of theirs.
+
+The imports take seconds, and a program without them has no layers of these frameworks.
+"""
+_NAMES = (PYG, *MODULES)
 
 _frameworks: dict[str, Framework] = {}
 """The frameworks that have been patched in this process, by name."""
@@ -21,9 +28,9 @@ def select(only: str | Iterable[str] | None) -> Selection:
     """Return the frameworks and layers that ``patch(only=...)`` names.
 
     Args:
-        only: "pyg", "dgl", "torch", or names of layer classes. If neither "pyg" nor "dgl" is named, PyG is
-            selected if it is installed, and DGL if it has been imported. Torch's functions are included if
-            "torch" is named or ``only`` is None.
+        only: "pyg", "dgl", "mace", "nequip", "torch", or names of layer classes. If no framework is named,
+            PyG is selected if it is installed, and each other one if it has been imported. Torch's functions
+            are included if "torch" is named or ``only`` is None.
 
     Raises:
         ArgumentError: A layer has no fast path in these frameworks.
@@ -31,8 +38,8 @@ def select(only: str | Iterable[str] | None) -> Selection:
     """
     names = frozenset([only] if isinstance(only, str) else () if only is None else only)
     torch = (_framework(TORCH),) if only is None or TORCH in names else ()
-    layers = names - {PYG, DGL, TORCH}
-    named = [name for name in (PYG, DGL) if name in names]
+    layers = names - {*_NAMES, TORCH}
+    named = [name for name in _NAMES if name in names]
     if torch and only is not None and not named and not layers:
         return Selection(torch, frozenset())
     frameworks = tuple(_framework(name) for name in named or _present())
@@ -48,21 +55,19 @@ def select(only: str | Iterable[str] | None) -> Selection:
 
 def _present() -> list[str]:
     present = [PYG] if importlib.util.find_spec("torch_geometric") is not None else []
-    # DGL is not imported here: the import takes seconds, and a program that has not imported it has no layers
-    # of it.
-    if imported("dgl") is not None:
-        present.append(DGL)
+    present += [name for name, module in MODULES.items() if imported(module) is not None]
     if not present:
         raise ConfigurationError(
-            "onehop.patch() found nothing to patch: torch_geometric is not installed, and DGL has not been "
-            "imported. Install PyG with: pip install 'onehop[pyg]'; or import dgl first."
+            "onehop.patch() found nothing to patch: torch_geometric is not installed, and none of DGL, MACE "
+            "and NequIP has been imported. Install PyG with: pip install 'onehop[pyg]'; or import dgl, "
+            "mace.modules or nequip.nn first."
         )
     return present
 
 
 def _framework(name: str) -> Framework:
     if name not in _frameworks:
-        _frameworks[name] = {PYG: _pyg, DGL: _dgl, TORCH: _torch}[name]()
+        _frameworks[name] = {PYG: _pyg, DGL: _dgl, TORCH: _torch, MACE: _mace, NEQUIP: _nequip}[name]()
         releases.warn_of_newer(name)
     return _frameworks[name]
 
@@ -101,6 +106,31 @@ def _dgl() -> Framework:
         from onehop.integrations.dgl.framework import Dgl
 
         return Dgl()
+
+
+def _mace() -> Framework:
+    _import(MACE, "mace-torch")
+    from onehop.integrations.equivariant.mace import Mace
+
+    return Mace()
+
+
+def _nequip() -> Framework:
+    _import(NEQUIP, "nequip")
+    from onehop.integrations.equivariant.nequip import NequIP
+
+    return NequIP()
+
+
+def _import(name: str, distribution: str) -> None:
+    """Imports the module that a named framework is known by."""
+    try:
+        importlib.import_module(MODULES[name])
+    except ImportError as error:
+        raise ConfigurationError(
+            f"onehop.patch(): {MODULES[name]} cannot be imported ({error}). Install it with: "
+            f"pip install {distribution}"
+        ) from error
 
 
 def check_runner(selection: Selection, machine: Machine | None, backend: str | None) -> None:

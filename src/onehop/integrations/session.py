@@ -14,7 +14,7 @@ from onehop.backends.machine import MachineBackend
 from onehop.errors import ArgumentError, check_choice
 from onehop.integrations.rows import Part, Row, building
 
-PYG, DGL, TORCH = "pyg", "dgl", "torch"
+PYG, DGL, MACE, NEQUIP, TORCH = "pyg", "dgl", "mace", "nequip", "torch"
 TUNE_MODES = ("auto", "never")
 
 
