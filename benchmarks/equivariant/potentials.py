@@ -65,7 +65,8 @@ class Potential:
     evaluate: Callable[[Module, Atoms, bool], tuple[Tensor, Tensor]]
 
 
-def _mace(irreps: str, neighbours: float) -> Potential:
+def mace(irreps: str, neighbours: float, degree: int = 3) -> Potential:
+    """Return a model of MACE whose features have these irreps, and harmonics up to this degree."""
     import numpy as np
     from mace.modules import RealAgnosticResidualInteractionBlock, ScaleShiftMACE, gate_dict
     from mace.modules.models import o3  # MACE tells torch how to load the tables of this old e3nn
@@ -77,7 +78,7 @@ def _mace(irreps: str, neighbours: float) -> Potential:
         r_max=RADIUS,
         num_bessel=10,
         num_polynomial_cutoff=5,
-        max_ell=3,
+        max_ell=degree,
         interaction_cls=block,
         interaction_cls_first=block,
         num_interactions=2,
@@ -111,7 +112,8 @@ def _of_mace(model: Module, atoms: Atoms, training: bool) -> tuple[Tensor, Tenso
     return out["energy"], out["forces"]
 
 
-def _nequip(preset: str, neighbours: float) -> Potential:
+def nequip(preset: str, neighbours: float) -> Potential:
+    """Return a model of NequIP with the sizes of one of its presets."""
     from nequip.model import PresetNequIPGNNModel
     from nequip.utils.global_state import set_global_state
 
@@ -144,11 +146,11 @@ def _of_nequip(model: Module, atoms: Atoms, training: bool) -> tuple[Tensor, Ten
 
 POTENTIALS: Mapping[str, Callable[[float], Potential]] = {
     # "128x0e" and "128x0e+128x1o" are the sizes of MACE-MP-0, small and medium (I. Batatia et al., 2023).
-    "mace-small": partial(_mace, "128x0e"),
-    "mace-medium": partial(_mace, "128x0e+128x1o"),
+    "mace-small": partial(mace, "128x0e"),
+    "mace-medium": partial(mace, "128x0e+128x1o"),
     # The presets of NequIP 0.19.
-    "nequip-small": partial(_nequip, "S"),
-    "nequip-medium": partial(_nequip, "M"),
+    "nequip-small": partial(nequip, "S"),
+    "nequip-medium": partial(nequip, "M"),
 }
 """By name: makes the potential, for atoms with this mean number of neighbours."""
 

@@ -22,7 +22,7 @@ from onehop.scopes import Scoped
 Function = Callable[..., Any]
 Counts = Counter[tuple[str, bool]]
 # The packages whose functions are replaced.
-_HOSTS = ("torch", "torch_geometric", "dgl", "torch_scatter", "torch_sparse", "e3nn", "nequip")
+_HOSTS = ("torch", "torch_geometric", "dgl", "torch_scatter", "torch_sparse", "e3nn", "mace", "nequip")
 
 
 class Part:

@@ -1,38 +1,41 @@
 """What is true of every potential under the patch; MACE and NequIP run in environments of their own."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 import onehop
-from benchmarks.equivariant.potentials import POTENTIALS, Atoms, Potential, results
+from benchmarks.equivariant.potentials import Atoms, Potential, results
 from onehop.integrations import reports
 
 NEIGHBOURS = 12.0
 
 
-def made(name: str, side: int = 2) -> tuple[Potential, Atoms]:
-    """A potential and its atoms, in torch's default dtype."""
+def drawn(make: Callable[[float], Potential]) -> tuple[Potential, Atoms]:
+    """A potential and eight atoms, in torch's default dtype."""
     torch.manual_seed(0)
-    return POTENTIALS[name](NEIGHBOURS), Atoms.drawn(side, NEIGHBOURS, torch.get_default_dtype())
+    return make(NEIGHBOURS), Atoms.drawn(2, NEIGHBOURS, torch.get_default_dtype())
 
 
-def check_same(name: str, blocks: int, training: bool, tolerance: float) -> None:
+def check_same(
+    make: Callable[[float], Potential], forms: list[str], training: bool, tolerance: float
+) -> None:
     """Energy, forces and all gradients are the package's, and every block takes the fast path."""
-    potential, atoms = made(name)
+    potential, atoms = drawn(make)
     expected = results(potential, atoms, training)
     with onehop.patch(), reports.recorded() as calls:
         found = results(potential, atoms, training)
-    assert [(call.reason, call.form) for call in calls] == [(None, "tensor product")] * blocks
+    assert [(call.reason, call.form) for call in calls] == [(None, form) for form in forms]
     assert len(found) == len(expected) > (2 if training else 1)
     for got, want in zip(found, expected, strict=True):
         torch.testing.assert_close(got, want, rtol=tolerance, atol=tolerance * float(want.abs().max()))
 
 
-def check_forces(name: str) -> None:
+def check_forces(make: Callable[[float], Potential]) -> None:
     """Forces are the negative differences of energies, and turn with the atoms; float64."""
-    potential, atoms = made(name)
+    potential, atoms = drawn(make)
     with onehop.patch():
         energy, forces = results(potential, atoms, False)
         step = 1e-4

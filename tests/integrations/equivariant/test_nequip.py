@@ -10,9 +10,9 @@ pytest.importorskip("nequip.nn")
 from nequip.nn._tp_scatter_base import TensorProductScatter
 
 import onehop
-from benchmarks.equivariant.potentials import results
+from benchmarks.equivariant.potentials import POTENTIALS, results
 from onehop.integrations import reports
-from tests.integrations.equivariant.potential_checks import check_forces, check_same, made
+from tests.integrations.equivariant.potential_checks import check_forces, check_same, drawn
 
 
 @pytest.fixture(autouse=True)
@@ -25,15 +25,15 @@ def _in_double() -> Iterator[None]:
 @pytest.mark.parametrize("training", [False, True], ids=["forces", "training"])
 @pytest.mark.parametrize(("name", "blocks"), [("nequip-small", 2), ("nequip-medium", 4)])
 def test_energy_forces_and_gradients(name, blocks, training):
-    check_same(name, blocks, training, tolerance=1e-10)
+    check_same(POTENTIALS[name], ["tensor product"] * blocks, training, tolerance=1e-10)
 
 
 def test_forces_are_differences_of_energies_and_turn():
-    check_forces("nequip-small")
+    check_forces(POTENTIALS["nequip-small"])
 
 
 def test_a_hooked_product_sees_every_edge():
-    potential, atoms = made("nequip-small")
+    potential, atoms = drawn(POTENTIALS["nequip-small"])
     products = [each for each in potential.module.modules() if isinstance(each, TensorProductScatter)]
     seen = []
     products[0].tp.register_forward_hook(lambda module, inputs, out: seen.append(out.size(0)))

@@ -27,7 +27,7 @@ def _in_double() -> Iterator[None]:
 
 
 def product_of(irreps="4x0e+3x1o+2x2e", degree=2, mode="uvu", **options):
-    """A product whose outputs are sorted, as in NequIP; so a path's output has another place than the path."""
+    """A product with sorted outputs, as in NequIP, so that paths and outputs have different places."""
     x, harmonics = o3.Irreps(irreps), o3.Irreps.spherical_harmonics(degree)
     out, steps = [], []
     for i, (channels, left) in enumerate(x):
@@ -207,9 +207,9 @@ def test_operands_that_do_not_fit_are_left_to_e3nn():
     beyond = source.clone()
     beyond[-1] = NODES
     wrong = {
-        "its features are not a dense tensor": (x.as_subclass(Named), harmonics, weights, source, target),
-        "its weights are not a dense tensor": (x, harmonics, None, source, target),
-        "its features, harmonics and weights": (x, harmonics.double(), weights, source, target),
+        "its features are not a dense": (x.as_subclass(Named), harmonics, weights, source, target),
+        "its weights are not a dense": (x, harmonics, None, source, target),
+        "its features, harmonics and weights differ": (x, harmonics.double(), weights, source, target),
         "its edges are not dense": (x, harmonics, weights, source.int(), target),
         "e3nn is left to report": (x, harmonics[1:], weights, source, target),
         "its edges name nodes": (x, harmonics, weights, beyond, target),
@@ -219,7 +219,7 @@ def test_operands_that_do_not_fit_are_left_to_e3nn():
     assert _left(product, x[:, 1:], harmonics, weights, source, target).startswith("e3nn is left")
     assert _left(product, x, harmonics, weights[None], source, target).startswith("e3nn is left")
     assert _left(product, x.half(), harmonics.half(), weights.half(), source, target).startswith(
-        "its features,"
+        "its features are not"
     )
 
 

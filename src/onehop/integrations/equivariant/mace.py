@@ -5,11 +5,13 @@ from typing import Any
 import torch
 from e3nn.o3 import TensorProduct
 from mace.modules.blocks import InteractionBlock
+from mace.modules.symmetric_contraction import SymmetricContraction
 from mace.tools.scatter import scatter_sum
 from torch import Tensor
 
 from onehop.integrations import reports
-from onehop.integrations.equivariant.products import check_context, summed
+from onehop.integrations.equivariant.contractions import contracted
+from onehop.integrations.equivariant.products import NAME, check_context, summed
 from onehop.integrations.rows import Function, Leave, Row, replacing
 from onehop.integrations.session import MACE, Framework, Settings
 
@@ -29,6 +31,7 @@ class Mace(Framework):
         return [
             Row(InteractionBlock, "conv_fusion", _Fused(), None, inherited=True),
             replacing(TensorProduct, "forward", _of_mace, traced=_unfused),
+            replacing(SymmetricContraction, "forward", contracted),
         ]
 
 
@@ -46,7 +49,7 @@ class _Fused:
         # TorchScript compiles the block's own code.
         if not torch.compiler.is_compiling() and not isinstance(product, torch.jit.ScriptModule):
             try:
-                check_context(product)
+                check_context(product, TensorProduct, NAME)
                 return "onehop"
             except Leave as why:
                 reports.refuse(product, why.sentence)

@@ -26,7 +26,7 @@ from onehop.ops.contexts import context_reason, is_memory
 from onehop.ops.tensor_product import tensor_product
 
 FLOATS = (torch.float32, torch.float64)
-FORM = "tensor product"
+NAME = "tensor product"
 # Of the largest entry: what two computations of the same coefficients may differ by in float32.
 _ROOM = 1e-4
 
@@ -57,8 +57,8 @@ def summed(
     Raises:
         Leave: The modules' own code has to run.
     """
-    check_context(product)
-    check_operands(x, harmonics, weights, source, target)
+    check_context(product, TensorProduct, NAME)
+    _check_operands(x, harmonics, weights, source, target)
     paths = _paths_of(product, x.dtype)
     sizes = x.shape, harmonics.shape, weights.shape  # type: ignore[union-attr]
     nodes, edges = x.size(0), source.numel()
@@ -70,33 +70,44 @@ def summed(
         raise Leave("its edges name nodes that do not exist, and torch is left to report them")
     if reports.recording():
         backend = backend_for(x.device, x.dtype)
-        reports.record(reports.Call(layer, None, FORM, "sum", backend.name))
+        reports.record(reports.Call(layer, None, NAME, "sum", backend.name))
     return tensor_product(graph, x, harmonics, weights, paths)  # type: ignore[arg-type]
 
 
-def check_context(product: Any) -> None:
-    """Raises :class:`Leave` if torch, or a hook, has to see what the module computes for each edge."""
+def check_context(module: Any, kind: type, name: str) -> None:
+    """Raises :class:`Leave` if torch, or a hook, has to see what a module computes in its own way.
+
+    Args:
+        module: The module that onehop would run.
+        kind: Its class; an object of a derived class is left to its own code.
+        name: What the sentence calls it.
+    """
     reason = context_reason()
     if reason is not None:
         raise Leave(reason)
     if torch._C._is_any_autocast_enabled():
         raise Leave("autocast decides on the dtypes of its operands")
-    if type(product) is not TensorProduct:
-        raise Leave(f"its tensor product is of the class {type(product).__name__}")
-    state = product.__dict__
+    if type(module) is not kind:
+        raise Leave(f"its {name} is of the class {type(module).__name__}")
+    state = module.__dict__
     if any(map(state.get, MODULE_HOOKS)) or any(global_hooks(torch_module)):
-        raise Leave("hooks are registered on its tensor product")
+        raise Leave(f"hooks are registered on its {name}")
     if "forward" in state:
-        raise Leave("the forward of its tensor product is overridden")
+        raise Leave(f"the forward of its {name} is overridden")
 
 
-def check_operands(x: Any, harmonics: Any, weights: Any, *ends: Any) -> None:
+def is_plain_float(tensor: Any) -> bool:
+    """Return whether an operand is a dense float32 or float64 tensor on the CPU, and of torch's own class."""
+    return isinstance(tensor, Tensor) and is_memory(tensor) and tensor.dtype in FLOATS
+
+
+def _check_operands(x: Any, harmonics: Any, weights: Any, *ends: Any) -> None:
     """Raises :class:`Leave` unless all are plain tensors on the CPU, of one dtype, with integer ends."""
     for name, tensor in (("features", x), ("harmonics", harmonics), ("weights", weights)):
-        if not isinstance(tensor, Tensor) or not is_memory(tensor):
-            raise Leave(f"its {name} are not a dense tensor on the CPU")
-        if tensor.dtype not in FLOATS or tensor.dtype is not x.dtype:
-            raise Leave("its features, harmonics and weights are not all float32, or all float64")
+        if not is_plain_float(tensor):
+            raise Leave(f"its {name} are not a dense float32 or float64 tensor on the CPU")
+        if tensor.dtype is not x.dtype:
+            raise Leave("its features, harmonics and weights differ in dtype")
     for tensor in ends:
         if not isinstance(tensor, Tensor) or not is_memory(tensor) or tensor.dtype is not torch.int64:
             raise Leave("its edges are not dense tensors of int64 on the CPU")
