@@ -36,7 +36,7 @@ test coverage test-thresholds test-dgl test-triton: export PYTHONDONTWRITEBYTECO
 
 say = @printf '\n\033[1m== %s\033[0m\n' "$(1)"
 
-.PHONY: help demo test coverage test-all test-thresholds test-dgl test-potentials test-triton packages matrix fuzz fuzz-ingest mutants sanitize gpu gpu-wheels gpu-check lint format bench bench-models results figures docs wheel wheel-aarch64 macos-check clean
+.PHONY: help demo test coverage test-all test-thresholds test-dgl test-potentials test-triton packages matrix fuzz fuzz-ingest mutants sanitize gpu gpu-wheels gpu-check lint format bench bench-models bench-potentials results figures docs wheel wheel-aarch64 macos-check clean
 
 help:  ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## */  make \1\t/' | expand -t 22
@@ -77,6 +77,14 @@ test-potentials: $(MADE)/develop $(MADE)/onehop .venv-potentials/mace/.made .ven
 	  printf '\n\033[1m== pytest beside %s\033[0m\n' $$package; \
 	  PYTHONPATH=.venv-potentials/$$package $(BIN)/python -m pytest $(PARALLEL) tests/integrations/equivariant $(ARGS) || exit 1; \
 	done
+
+bench-potentials: $(MADE)/develop $(MADE)/onehop .venv-potentials/mace/.made .venv-potentials/nequip/.made  ## energies, forces and training steps of MACE and NequIP (5 minutes)
+	for package in mace nequip; do \
+	  printf '\n\033[1m== %s, with and without the patch\033[0m\n' $$package; \
+	  PYTHONPATH=.venv-potentials/$$package $(BIN)/python -m benchmarks.equivariant.bench_potentials \
+	    --potentials $$package-small,$$package-medium --json benchmarks/results/potentials_$$package.json $(ARGS) || exit 1; \
+	done
+	$(BIN)/python -m benchmarks.render_results
 
 # Another release of triton than that of .venv, in a folder of its own, where Python looks first.
 TRITON := 3.4.0

@@ -25,6 +25,7 @@ from benchmarks.result_tables import (
     models_table,
     ops_table,
     parts_table,
+    potentials_table,
     rounds_of,
     short_models_table,
     small_sentence,
@@ -36,7 +37,8 @@ from onehop.bench.plots import plot_parts
 
 PUBLISHED = "published_models"
 NEEDED = ("ops", "models", "limits", "layers")
-MORE = (PUBLISHED, "small", "sparse", "examples")
+POTENTIALS = ("potentials_mace", "potentials_nequip")
+MORE = (PUBLISHED, "small", "sparse", "examples", *POTENTIALS)
 
 
 def read(folder: Path, name: str) -> Document:
@@ -144,9 +146,24 @@ def examples_section(document: Document) -> list[str]:
     ]
 
 
+def potentials_section(documents: Mapping[str, Document]) -> str:
+    """Energy, forces and training steps of MACE and NequIP, where they were measured."""
+    measured = [documents[name] for name in POTENTIALS if name in documents]
+    if not measured:
+        return ""
+    return "\n\n".join(
+        [
+            f"{machine(measured[0]['stamp'])} Random weights and atoms; {rounds_of(measured[0])} Memory is "
+            "what two evaluations add to a process at its peak. `make bench-potentials` measures it.",
+            potentials_table([row for document in measured for row in document["results"]]),
+        ]
+    )
+
+
 SECTIONS = {
     ("docs/results.md", "results"): section,
     ("README.md", "figures"): lambda documents: figures_section(documents[PUBLISHED], documents.get("small")),
+    ("docs/howto/potentials.md", "potentials"): potentials_section,
     ("README.md", "results"): lambda documents: short_models_table(documents[PUBLISHED]),
 }
 """For each page and name of markers, what is between them."""

@@ -308,6 +308,18 @@ def sparse_products_table(document: Document) -> str:
     )
 
 
+def potentials_table(rows: list[dict[str, Any]]) -> str:
+    """A line for every interatomic potential and pass."""
+    return markdown(
+        columns.of(
+            "potential; step | pass; atoms; its own code, ms | seconds/theirs/median_s | three; "
+            "onehop, ms | seconds/onehop/median_s | three; faster | speedup | gain speedup_quartiles; "
+            "its own, peak MiB | peak_bytes/theirs | MiB; onehop, peak MiB | peak_bytes/onehop | MiB"
+        ),
+        rows,
+    )
+
+
 def small_sentence(document: Document) -> str:
     """What the layers gain on the smallest graphs."""
     ratios = sorted(case["ratio"] for case in document["cases"] if case["edges"] <= _SMALL)

@@ -77,6 +77,13 @@ def test_sampled_training_on_one_process_and_on_two(tmp_path: Path) -> None:
     assert abs(accuracy[0] - accuracy[1]) < 3
 
 
+def test_molecular_dynamics() -> None:
+    pytest.importorskip("ase")
+    output = run("11_molecular_dynamics.py", "--side", "2", "--steps", "5", "--channels", "4")
+    assert "32 atoms" in output
+    assert "energy conserved: yes" in output
+
+
 def outputs_of(name: str, folder: Path) -> list[Any]:
     """What a notebook says and shows when it runs in a folder."""
     notebook = nbformat.read(EXAMPLES / f"{name}.ipynb", as_version=4)
