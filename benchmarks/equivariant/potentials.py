@@ -1,4 +1,4 @@
-"""Interatomic potentials of MACE and NequIP in published sizes, with random weights, on drawn atoms.
+"""Interatomic potentials in published sizes, with random weights, on drawn atoms.
 
 A package is imported when one of its models is made, because none is needed for the others.
 """
@@ -144,6 +144,90 @@ def _of_nequip(model: Module, atoms: Atoms, training: bool) -> tuple[Tensor, Ten
     return out["total_energy"], out["forces"]
 
 
+def schnet(neighbours: float) -> Potential:
+    """Return PyG's SchNet in the size of its published models, on edges that are given."""
+    from torch_geometric.nn import SchNet
+
+    model = SchNet(
+        hidden_channels=128, num_filters=128, num_interactions=6, num_gaussians=50, cutoff=RADIUS,
+        interaction_graph=Given(),
+    )  # fmt: skip
+    return Potential(model, _of_schnet)
+
+
+class Given(Module):
+    """Edges of a periodic structure and their lengths, as SchNet asks for them."""
+
+    def forward(self, pos: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the edges of the atoms whose positions were set, and the lengths of the edges."""
+        source, target = self.atoms.edge_index
+        return self.atoms.edge_index, (pos[source] + self.atoms.shifts @ self.atoms.cell - pos[target]).norm(
+            dim=1
+        )
+
+
+def _of_schnet(model: Module, atoms: Atoms, training: bool) -> tuple[Tensor, Tensor]:
+    model.interaction_graph.atoms = atoms
+    return _with_forces(lambda pos: model(atoms.elements + 1, pos).sum(), atoms, training)
+
+
+class PaiNN(Module):
+    """Scalars and vectors, K. Schuett et al., ICML 2021, in plain torch as its authors write it."""
+
+    def __init__(self, width: int = 128, layers: int = 3, waves: int = 20) -> None:
+        super().__init__()
+        self.width, self.waves = width, waves
+        self.start = torch.nn.Embedding(ELEMENTS, width)
+        self.messages = torch.nn.ModuleList(_mlp(width, 3 * width) for _ in range(layers))
+        self.filters = torch.nn.ModuleList(torch.nn.Linear(waves, 3 * width) for _ in range(layers))
+        self.mixes = torch.nn.ModuleList(torch.nn.Linear(width, 2 * width, bias=False) for _ in range(layers))
+        self.updates = torch.nn.ModuleList(_mlp(2 * width, 3 * width) for _ in range(layers))
+        self.energy = _mlp(width, 1)
+
+    def forward(self, atoms: Atoms, pos: Tensor) -> Tensor:
+        """Return the energy, []."""
+        source, target = atoms.edge_index
+        vectors = pos[source] + atoms.shifts @ atoms.cell - pos[target]
+        lengths = vectors.norm(dim=1, keepdim=True)
+        directions = (vectors / lengths).unsqueeze(2)
+        counts = torch.arange(1, self.waves + 1, dtype=pos.dtype) * torch.pi / RADIUS
+        waves, end = (counts * lengths).sin() / lengths, 0.5 * (torch.pi * lengths / RADIUS).cos() + 0.5
+        scalars = self.start(atoms.elements)
+        turning = scalars.new_zeros(len(scalars), 3, self.width)
+        for message, filtered, mix, update in zip(
+            self.messages, self.filters, self.mixes, self.updates, strict=True
+        ):
+            parts = message(scalars)[source] * filtered(waves) * end
+            first, second, third = parts.chunk(3, 1)
+            moved = second.unsqueeze(1) * directions + third.unsqueeze(1) * turning[source]
+            scalars = scalars.index_add(0, target, first)
+            turning = turning.index_add(0, target, moved)
+            left, right = mix(turning).chunk(2, 2)
+            sizes = (right.square().sum(1) + 1e-8).sqrt()
+            first, second, third = update(torch.cat([scalars, sizes], 1)).chunk(3, 1)
+            scalars = scalars + first + second * (left * right).sum(1)
+            turning = turning + third.unsqueeze(1) * left
+        total: Tensor = self.energy(scalars).sum()
+        return total
+
+
+def _mlp(into: int, out: int) -> Module:
+    return torch.nn.Sequential(torch.nn.Linear(into, into), torch.nn.SiLU(), torch.nn.Linear(into, out))
+
+
+def _of_painn(model: Module, atoms: Atoms, training: bool) -> tuple[Tensor, Tensor]:
+    return _with_forces(lambda pos: model(atoms, pos), atoms, training)
+
+
+def _with_forces(
+    energy_of: Callable[[Tensor], Tensor], atoms: Atoms, training: bool
+) -> tuple[Tensor, Tensor]:
+    pos = atoms.pos.detach().requires_grad_()
+    energy = energy_of(pos)
+    (slope,) = torch.autograd.grad(energy, pos, create_graph=training)
+    return energy.reshape(1), -slope
+
+
 POTENTIALS: Mapping[str, Callable[[float], Potential]] = {
     # "128x0e" and "128x0e+128x1o" are the sizes of MACE-MP-0, small and medium (I. Batatia et al., 2023).
     "mace-small": partial(mace, "128x0e"),
@@ -151,6 +235,8 @@ POTENTIALS: Mapping[str, Callable[[float], Potential]] = {
     # The presets of NequIP 0.19.
     "nequip-small": partial(nequip, "S"),
     "nequip-medium": partial(nequip, "M"),
+    "schnet": schnet,
+    "painn": lambda neighbours: Potential(PaiNN(), _of_painn),
 }
 """By name: makes the potential, for atoms with this mean number of neighbours."""
 
