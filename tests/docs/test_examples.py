@@ -1,8 +1,10 @@
 """Every Python example of the documents runs, file by file, as a reader would type it."""
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -29,13 +31,15 @@ WITH_EXAMPLES = [path for path in DOCUMENTS if any(map(runs, FENCE.finditer(path
 def test_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     text = path.read_text()
-    namespace: dict[str, object] = {"__name__": "example"}
+    # PyG looks for the module of a class of layers.
+    module = ModuleType("example")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
     for match in FENCE.finditer(text):
         if not runs(match):
             continue
         line = text[: match.start("code")].count("\n")
         # Blank lines before the code make tracebacks name the document's own lines.
-        exec(compile("\n" * line + match["code"], str(path), "exec"), namespace)
+        exec(compile("\n" * line + match["code"], str(path), "exec"), vars(module))
 
 
 @pytest.fixture(autouse=True)
