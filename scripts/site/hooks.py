@@ -35,8 +35,9 @@ _DOT = re.compile(r"(?<=[A-Za-z_)}])([./,{])(?=[A-Za-z_])")
 _WIDE = 6
 _HEAD = re.compile(r"^\|(?: *:?-+:? *\|)+$", re.MULTILINE)
 # On a phone, a table of so many columns is shown as a list of its rows (site.css), if it has no more cells
-# than one scrolls past, or if it has a cell of text that would take most of the screen's width.
-_STACKED, _FEW_CELLS, _LONG_CELL = 3, 100, 60
+# than one scrolls past, or if it has a cell of text that would take most of the screen's width. Others scroll
+# in their box.
+_COLUMNS, _FEW_CELLS, _LONG_CELL = 3, 100, 60
 _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 _TITLE = re.compile(r"<th[^>]*>(.*?)</th>", re.DOTALL)
 _ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
@@ -75,17 +76,19 @@ def on_page_markdown(markdown: str, page: Any = None, **_: Any) -> str:
 
 def on_page_content(html: str, **_: Any) -> str:
     """Return a page's HTML: long names may end a line behind a dot, and tables fit a phone."""
-    html = _TABLE.sub(lambda table: stacked(table[0]), html)
+    html = _TABLE.sub(lambda table: for_a_phone(table[0]), html)
     return _NAME.sub(lambda name: name[1] + _DOT.sub(r"\1<wbr>", name[2]), html)
 
 
-def stacked(table: str) -> str:
-    """Return a table whose cells know the titles of their columns, if it is to be a list on a phone."""
+def for_a_phone(table: str) -> str:
+    """Return a table that says how a phone shows it; the cells of a list have the titles of their columns."""
     titles = [" ".join(_TAG.sub("", title).split()).replace('"', "&quot;") for title in _TITLE.findall(table)]
     cells = [_TAG.sub("", content) for _, content in _CELL.findall(table)]
     is_text = any(len(cell) > _LONG_CELL for cell in cells)
-    if len(titles) < _STACKED or (len(cells) > _FEW_CELLS and not is_text):
+    if len(titles) < _COLUMNS:
         return table
+    if len(cells) > _FEW_CELLS and not is_text:
+        return table.replace("<table>", "<table data-scrolled>", 1)
     rows = _ROW.sub(lambda row: _titled(row[0], titles), table)
     return rows.replace("<table>", "<table data-stacked>", 1)
 

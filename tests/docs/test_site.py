@@ -72,7 +72,7 @@ def table_of(titles: list[str], rows: list[list[str]]) -> str:
 
 
 def test_cells_of_a_stacked_table_have_the_titles_of_their_columns() -> None:
-    made = hooks_of_mkdocs().stacked(
+    made = hooks_of_mkdocs().for_a_phone(
         table_of(["a", 'the <code>b"</code>', "c"], [["1", "2", "3"], ["4", "", "6"]])
     )
     assert made.startswith("<table data-stacked>")
@@ -82,21 +82,21 @@ def test_cells_of_a_stacked_table_have_the_titles_of_their_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "rows", "cell", "stacks"),
+    ("columns", "rows", "cell", "way"),
     [
-        (2, 3, "1", False),
-        (3, 3, "1", True),
-        (5, 20, "1", True),
-        (5, 21, "1", False),
-        (5, 21, "word " * 13, True),
+        (2, 3, "1", ""),
+        (3, 3, "1", " data-stacked"),
+        (5, 20, "1", " data-stacked"),
+        (5, 21, "1", " data-scrolled"),
+        (5, 21, "word " * 13, " data-stacked"),
     ],
 )
 def test_tables_of_many_figures_scroll_and_others_are_stacked(
-    columns: int, rows: int, cell: str, stacks: bool
+    columns: int, rows: int, cell: str, way: str
 ) -> None:
-    made = hooks_of_mkdocs().stacked(table_of(["title"] * columns, [[cell] * columns] * rows))
-    assert ("data-stacked" in made) == stacks
-    assert ("data-title" in made) == stacks
+    made = hooks_of_mkdocs().for_a_phone(table_of(["title"] * columns, [[cell] * columns] * rows))
+    assert made.startswith(f"<table{way}>")
+    assert ("data-title" in made) == (way == " data-stacked")
 
 
 def test_roles_become_links_and_code() -> None:
