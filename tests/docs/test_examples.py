@@ -1,5 +1,10 @@
-"""Every Python example of the documents runs, file by file, as a reader would type it."""
+"""Every Python example of the documents runs, file by file, as a reader would type it.
 
+A block of ``text`` that follows one is what it prints.
+"""
+
+import contextlib
+import io
 import re
 import sys
 from collections.abc import Iterator
@@ -13,6 +18,7 @@ from tests.registries import as_before
 
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^```python(?P<tag>[^\n]*)\n(?P<code>.*?)^```", flags=re.MULTILINE | re.DOTALL)
+PRINTED = re.compile(r"\n\n```text\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -39,7 +45,11 @@ def test_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             continue
         line = text[: match.start("code")].count("\n")
         # Blank lines before the code make tracebacks name the document's own lines.
-        exec(compile("\n" * line + match["code"], str(path), "exec"), vars(module))
+        code = compile("\n" * line + match["code"], str(path), "exec")
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(code, vars(module))
+        if shown := PRINTED.match(text, match.end()):
+            assert printed.getvalue() == shown[1]
 
 
 @pytest.fixture(autouse=True)
