@@ -36,8 +36,8 @@ _WIDE = 6
 _HEAD = re.compile(r"^\|(?: *:?-+:? *\|)+$", re.MULTILINE)
 # On a phone, a table of so many columns is shown as a list of its rows (site.css), if it has no more cells
 # than one scrolls past, or if it has a cell of text that would take most of the screen's width. Others scroll
-# in their box.
-_COLUMNS, _FEW_CELLS, _LONG_CELL = 3, 100, 60
+# in their box. A table of fewer columns is a list if its first column alone would take most of the width.
+_COLUMNS, _FEW_CELLS, _LONG_CELL, _LONG_FIRST = 3, 100, 60, 30
 _TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 _TITLE = re.compile(r"<th[^>]*>(.*?)</th>", re.DOTALL)
 _ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
@@ -85,9 +85,9 @@ def for_a_phone(table: str) -> str:
     titles = [" ".join(_TAG.sub("", title).split()).replace('"', "&quot;") for title in _TITLE.findall(table)]
     cells = [_TAG.sub("", content) for _, content in _CELL.findall(table)]
     is_text = any(len(cell) > _LONG_CELL for cell in cells)
-    if len(titles) < _COLUMNS:
+    if len(titles) < _COLUMNS and all(len(cell) <= _LONG_FIRST for cell in cells[:: max(len(titles), 1)]):
         return table
-    if len(cells) > _FEW_CELLS and not is_text:
+    if len(titles) >= _COLUMNS and len(cells) > _FEW_CELLS and not is_text:
         return table.replace("<table>", "<table data-scrolled>", 1)
     rows = _ROW.sub(lambda row: _titled(row[0], titles), table)
     return rows.replace("<table>", "<table data-stacked>", 1)

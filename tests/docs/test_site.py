@@ -84,7 +84,8 @@ def test_cells_of_a_stacked_table_have_the_titles_of_their_columns() -> None:
 @pytest.mark.parametrize(
     ("columns", "rows", "cell", "way"),
     [
-        (2, 3, "1", ""),
+        (2, 3, "word " * 6, ""),
+        (2, 3, "word " * 7, " data-stacked"),
         (3, 3, "1", " data-stacked"),
         (5, 20, "1", " data-stacked"),
         (5, 21, "1", " data-scrolled"),
