@@ -1,7 +1,7 @@
 """Draws the storeys of the package, as ``docs/explanation/architecture.md`` shows them.
 
-    python scripts/architecture.py            writes docs/images/architecture.svg
-    python scripts/architecture.py --check    fails if the picture there is another one
+    python scripts/architecture.py            writes docs/images/architecture-light.svg and -dark.svg
+    python scripts/architecture.py --check    fails if a picture there is another one
 
 The storeys come from the linter's contract in ``pyproject.toml``, the text of each box from the first
 sentence of the package's docstring. A box may import from the storeys below it. Dashed arrows are the ways of
@@ -9,6 +9,7 @@ sentence of the package's docstring. A box may import from the storeys below it.
 """
 
 import ast
+import re
 import sys
 import textwrap
 import tomllib
@@ -18,7 +19,7 @@ from pathlib import Path
 from import_graph import ways
 from made_files import ROOT, update
 
-PICTURE = ROOT / "docs" / "images" / "architecture.svg"
+PICTURES = ROOT / "docs" / "images"
 
 # The rooms of PyG's integration, which most changes are about.
 _ROOMS = ("edges", "rules", "associations", "loaders")
@@ -31,6 +32,12 @@ _LINE, _PADDING = 15, 10
 # The right edge of a box, and the height at which arrows begin or end there.
 _Place = tuple[int, int]
 _COLORS = {"integrations": "#fdecc8", "ops": "#dbeafe", "kernels": "#dcfce7", "machines": "#f3e8ff"}
+_OTHER, _ROOM, _BORDER, _INK, _ARROW = "#f1f5f9", "#ffffff", "#94a3b8", "#0f172a", "#475569"
+# The dark picture has these colours in place of the light ones. The ground of both is the page's own.
+_DARK = {
+    **{"#fdecc8": "#4a3a14", "#dbeafe": "#1b3152", "#dcfce7": "#173d26", "#f3e8ff": "#3a2553"},
+    **{_OTHER: "#2b313d", _ROOM: "#1b1f27", _BORDER: "#64748b", _INK: "#e2e8f0", _ARROW: "#94a3b8"},
+}
 
 
 def storeys() -> list[list[str]]:
@@ -49,7 +56,7 @@ def sentence(folder: Path) -> str:
 
 
 def drawn() -> str:
-    """The picture, as SVG."""
+    """The light picture, as SVG."""
     parts: list[str] = []
     places: dict[str, _Place] = {}
     top = _MARGIN
@@ -59,7 +66,7 @@ def drawn() -> str:
         if name == "integrations":
             rooms = package / name / "pyg"
             boxes += [(f"pyg/{room}", sentence(rooms / room)) for room in _ROOMS]
-        top = _row(parts, places, boxes, top, _COLORS.get(name, "#f1f5f9"))
+        top = _row(parts, places, boxes, top, _COLORS.get(name, _OTHER))
     parts += _arrows(places)
     height = top + _MARGIN - _GAP
     head = (
@@ -67,10 +74,14 @@ def drawn() -> str:
         f'font-family="system-ui, sans-serif" font-size="12">\n'
         "<title>The storeys of onehop: each imports from those below it</title>\n"
         '<marker id="head" markerWidth="8" markerHeight="8" refX="7" refY="4" orient="auto">'
-        '<path d="M0,0 L8,4 L0,8 z" fill="#475569"/></marker>\n'
-        f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>\n'
+        f'<path d="M0,0 L8,4 L0,8 z" fill="{_ARROW}"/></marker>\n'
     )
     return head + "".join(parts) + "</svg>\n"
+
+
+def in_dark(picture: str) -> str:
+    """A light picture in the dark colours."""
+    return re.sub("|".join(_DARK), lambda color: _DARK[color[0]], picture)
 
 
 def _row(
@@ -93,7 +104,7 @@ def _row(
         for number, (room, about) in enumerate(rooms):
             left = _MARGIN + _PADDING + number * (each + _GAP)
             places[f"{name}/{room}"] = left + each, below + inner // 2
-            parts.append(_box(left, below, each, inner - _GAP, "#ffffff"))
+            parts.append(_box(left, below, each, inner - _GAP, _ROOM))
             parts.append(_text(left + 6, below, room, bold=True))
             for at, line in enumerate(_wrapped(about, each), start=1):
                 parts.append(_text(left + 6, below + at * _LINE, line))
@@ -121,7 +132,7 @@ def _arrows(places: dict[str, _Place]) -> list[str]:
             edge, height = places[end]
             path = f"M{right},{begin} H{lane} V{height + 8} H{edge}"
             parts.append(
-                f'<path d="{path}" fill="none" stroke="#475569" stroke-dasharray="4 3" '
+                f'<path d="{path}" fill="none" stroke="{_ARROW}" stroke-dasharray="4 3" '
                 f'marker-end="url(#head)"/>\n'
             )
         beside = right_of_boxes + len(declared) * 12 + 6
@@ -146,18 +157,20 @@ def _wrapped(text: str, width: int) -> list[str]:
 def _box(left: int, top: int, width: int, height: int, color: str) -> str:
     return (
         f'<rect x="{left}" y="{top}" width="{width}" height="{height}" rx="6" fill="{color}" '
-        f'stroke="#94a3b8"/>\n'
+        f'stroke="{_BORDER}"/>\n'
     )
 
 
 def _text(left: int, top: int, text: str, bold: bool = False) -> str:
     weight = ' font-weight="bold"' if bold else ""
-    return f'<text x="{left}" y="{top + _PADDING + 11}"{weight} fill="#0f172a">{escape(text)}</text>\n'
+    return f'<text x="{left}" y="{top + _PADDING + 11}"{weight} fill="{_INK}">{escape(text)}</text>\n'
 
 
 def main(check: bool) -> None:
-    """Writes the picture, or compares."""
-    update({PICTURE: drawn()}, "architecture", check)
+    """Writes the pictures, or compares."""
+    picture = drawn()
+    light, dark = PICTURES / "architecture-light.svg", PICTURES / "architecture-dark.svg"
+    update({light: picture, dark: in_dark(picture)}, "architecture", check)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,10 @@ ROOT = Path(__file__).resolve().parents[2]
 # Seconds until a driver that was started answers.
 PATIENCE_S = 20
 # Pages that screenshots are taken of, and the themes.
-SHOWN = ("index.html", "reference/pyg-layers.html", "results.html", "examples.html", "reference/reasons.html")
+SHOWN = (
+    *("index.html", "reference/pyg-layers.html", "results.html", "examples.html", "reference/reasons.html"),
+    *("patching/served.html", "explanation/architecture.html", "will-it-help.html"),
+)
 THEMES = ("light", "dark")
 # Runs in a page; returns how much wider than its window it is, which words are broken in two, which
 # elements are cut off, and which tables scroll.

@@ -21,6 +21,8 @@ FROM_TOP = {
 _NOT_RUN = re.compile(r"^```python no-run: .*$", re.MULTILINE)
 # From a document in docs/ the examples lie one folder higher than from its page on the site.
 _EXAMPLES = re.compile(r"\]\(((?:\.\./)*)\.\./examples/")
+# So do the documents of the repository's top.
+_TOP = re.compile(r"\]\(((?:\.\./)*)\.\./([A-Z]+\.md)(?=[)#])")
 # GitHub takes the theme that the system prefers; the site has a switch.
 _PICTURE = re.compile(
     r'<picture><source media="\(prefers-color-scheme: dark\)" srcset="(?P<dark>[^"]+)">\s*'
@@ -32,6 +34,15 @@ _DOT = re.compile(r"(?<=[A-Za-z_)}])([./,{])(?=[A-Za-z_])")
 # A table of so many columns needs the place of the page's contents beside it.
 _WIDE = 6
 _HEAD = re.compile(r"^\|(?: *:?-+:? *\|)+$", re.MULTILINE)
+# On a phone, a table of so many columns is shown as a list of its rows (site.css), if it has no more cells
+# than one scrolls past, or if it has a cell of text that would take most of the screen's width. Others scroll
+# in their box. A table of fewer columns is a list if its first column alone would take most of the width.
+_COLUMNS, _FEW_CELLS, _LONG_CELL, _LONG_FIRST = 3, 100, 60, 30
+_TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+_TITLE = re.compile(r"<th[^>]*>(.*?)</th>", re.DOTALL)
+_ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
+_CELL = re.compile(r"<td([^>]*)>(.*?)</td>", re.DOTALL)
+_TAG = re.compile(r"<[^>]+>")
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -59,9 +70,32 @@ def on_page_markdown(markdown: str, page: Any = None, **_: Any) -> str:
     if page is not None and any(head.count("|") > _WIDE for head in _HEAD.findall(markdown)):
         page.meta["hide"] = ["toc"]
     text = _PICTURE.sub(r"![\g<alt>](\g<light>#only-light)\n![\g<alt>](\g<dark>#only-dark)", markdown)
+    text = _TOP.sub(lambda link: f"]({link[1]}{FROM_TOP[link[2]]}", text)
     return _EXAMPLES.sub(r"](\1examples/", _NOT_RUN.sub("```python", text))
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Return a page's HTML in which long names may end a line behind a dot."""
+    """Return a page's HTML: long names may end a line behind a dot, and tables fit a phone."""
+    html = _TABLE.sub(lambda table: for_a_phone(table[0]), html)
     return _NAME.sub(lambda name: name[1] + _DOT.sub(r"\1<wbr>", name[2]), html)
+
+
+def for_a_phone(table: str) -> str:
+    """Return a table that says how a phone shows it; the cells of a list have the titles of their columns."""
+    titles = [" ".join(_TAG.sub("", title).split()).replace('"', "&quot;") for title in _TITLE.findall(table)]
+    cells = [_TAG.sub("", content) for _, content in _CELL.findall(table)]
+    is_text = any(len(cell) > _LONG_CELL for cell in cells)
+    if len(titles) < _COLUMNS and all(len(cell) <= _LONG_FIRST for cell in cells[:: max(len(titles), 1)]):
+        return table
+    if len(titles) >= _COLUMNS and len(cells) > _FEW_CELLS and not is_text:
+        return table.replace("<table>", "<table data-scrolled>", 1)
+    rows = _ROW.sub(lambda row: _titled(row[0], titles), table)
+    return rows.replace("<table>", "<table data-stacked>", 1)
+
+
+def _titled(row: str, titles: list[str]) -> str:
+    """Return a row of a table in which each cell has its column's title."""
+    columns = iter(titles)
+    return _CELL.sub(
+        lambda cell: f'<td{cell[1]} data-title="{next(columns, "")}"><div>{cell[2]}</div></td>', row
+    )

@@ -1,8 +1,15 @@
-"""Every Python example of the documents runs, file by file, as a reader would type it."""
+"""Every Python example of the documents runs, file by file, as a reader would type it.
 
+A block of ``text`` that follows one is what it prints.
+"""
+
+import contextlib
+import io
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -11,6 +18,7 @@ from tests.registries import as_before
 
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^```python(?P<tag>[^\n]*)\n(?P<code>.*?)^```", flags=re.MULTILINE | re.DOTALL)
+PRINTED = re.compile(r"\n\n```text\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -29,13 +37,19 @@ WITH_EXAMPLES = [path for path in DOCUMENTS if any(map(runs, FENCE.finditer(path
 def test_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     text = path.read_text()
-    namespace: dict[str, object] = {"__name__": "example"}
+    # PyG looks for the module of a class of layers.
+    module = ModuleType("example")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
     for match in FENCE.finditer(text):
         if not runs(match):
             continue
         line = text[: match.start("code")].count("\n")
         # Blank lines before the code make tracebacks name the document's own lines.
-        exec(compile("\n" * line + match["code"], str(path), "exec"), namespace)
+        code = compile("\n" * line + match["code"], str(path), "exec")
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(code, vars(module))
+        if shown := PRINTED.match(text, match.end()):
+            assert printed.getvalue() == shown[1]
 
 
 @pytest.fixture(autouse=True)

@@ -161,7 +161,8 @@ and torch {torch}.
 - **delegated**: PyG's own code runs, untouched, for the reason given.
 
 The graphs of these tests have a few edges. Otherwise, a layer's own message leaves such graphs to PyG.
-[Patching](../patching.md) lists the conditions. The numbers in the last column are explained below the table.
+[What is served](../patching/served.md) lists the conditions. The numbers in the last column are explained
+below the table.
 
 {measured}
 
