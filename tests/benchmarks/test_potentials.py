@@ -1,4 +1,4 @@
-"""The benchmark of interatomic potentials at its smallest, and those potentials that need no other package."""
+"""The benchmark of interatomic potentials at its smallest, and the potentials that need no other package."""
 
 import json
 from pathlib import Path
