@@ -48,6 +48,12 @@ CELLS = {
 }
 
 
+def test_other_constructors_make_graphs_without_points():
+    ends = torch.tensor([[0, 1], [1, 2]])
+    for graph in (PointGraph.from_edge_index(ends, 3), PointGraph.from_csr(torch.tensor([0, 1]), ends[0, :1])):
+        assert type(graph) is Graph
+
+
 @pytest.mark.parametrize("pbc", BOUNDARIES)
 @pytest.mark.parametrize("kind", CELLS)
 def test_every_cell_and_boundary(kind, pbc):

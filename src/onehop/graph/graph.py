@@ -82,9 +82,9 @@ class Graph:
         """A number that identifies this graph, for example in a compiled program; see :func:`by_number`."""
         _by_number[self.number] = self
 
-    @classmethod
+    @staticmethod
     def from_edge_index(
-        cls, edge_index: Tensor, num_nodes: int | None = None, size: tuple[int, int] | None = None
+        edge_index: Tensor, num_nodes: int | None = None, size: tuple[int, int] | None = None
     ) -> "Graph":
         """Make a graph from a list of edges, as in PyG.
 
@@ -101,10 +101,10 @@ class Graph:
             IndexRangeError: A node number is negative or too large. On a GPU, this is a device assertion, as
                 in torch's own indexing; with ``ONEHOP_CHECK=full`` it is this error there too.
         """
-        return cls(build.from_edge_index(edge_index, num_nodes, size))
+        return Graph(build.from_edge_index(edge_index, num_nodes, size))
 
-    @classmethod
-    def from_csr(cls, rowptr: Tensor, col: Tensor, num_src: int | None = None) -> "Graph":
+    @staticmethod
+    def from_csr(rowptr: Tensor, col: Tensor, num_src: int | None = None) -> "Graph":
         """Make a graph from compressed sparse rows of destinations.
 
         Args:
@@ -116,10 +116,10 @@ class Graph:
             ArgumentError: A shape, dtype or device is wrong, or ``rowptr`` does not ascend from 0 to E.
             IndexRangeError: A source is negative or too large.
         """
-        return cls(build.from_csr(rowptr, col, num_src))
+        return Graph(build.from_csr(rowptr, col, num_src))
 
-    @classmethod
-    def from_index(cls, index: Tensor, num_rows: int) -> "Graph":
+    @staticmethod
+    def from_index(index: Tensor, num_rows: int) -> "Graph":
         """Make a graph from an index: entry e is an edge from row e to row ``index[e]``; see :mod:`.index`.
 
         The edges are in the order of their rows, not of the index.
@@ -132,11 +132,10 @@ class Graph:
             ArgumentError: The shape or dtype is wrong, or there are too many entries or rows.
             IndexRangeError: An entry is negative or too large.
         """
-        return cls(from_index(index, num_rows))
+        return Graph(from_index(index, num_rows))
 
-    @classmethod
+    @staticmethod
     def from_points(
-        cls,
         pos: Tensor,
         *,
         k: int | None = None,
@@ -189,8 +188,8 @@ class Graph:
             ptr = structures_of(batch, pos, cell)
         return PointGraph(PointRows.of(pos, k, radius, cell, pbc, ptr))
 
-    @classmethod
-    def from_scipy(cls, matrix: Any) -> "Graph":
+    @staticmethod
+    def from_scipy(matrix: Any) -> "Graph":
         """Make a graph from a SciPy sparse matrix or array of shape (num_dst, num_src).
 
         An entry in row i and column j is an edge from source j to destination i. Values are ignored, stored
@@ -208,16 +207,16 @@ class Graph:
             >>> graph, graph.edge_index().tolist()
             (Graph(num_src=3, num_dst=2, num_edges=2), [[2, 0], [0, 1]])
         """
-        return cls(build.from_scipy(matrix))
+        return Graph(build.from_scipy(matrix))
 
-    @classmethod
-    def from_dgl(cls, graph: Any) -> "Graph":
+    @staticmethod
+    def from_dgl(graph: Any) -> "Graph":
         """Make a graph from a DGLGraph with one edge type, on the same device; see :mod:`.dgl_edges`."""
         edge_index, size = dgl_edges.edges_of(graph)
-        return cls.from_edge_index(edge_index, size=size)
+        return Graph.from_edge_index(edge_index, size=size)
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str], key: str | None = None) -> "Graph":
+    @staticmethod
+    def load(path: str | os.PathLike[str], key: str | None = None) -> "Graph":
         """Load a graph from a file; see :mod:`onehop.files` for the formats.
 
         Args:
@@ -231,7 +230,7 @@ class Graph:
             FileFormatError: The file is truncated, malformed or of an unknown kind.
         """
         edge_index, size = reading.read(path, key)
-        return cls.from_edge_index(edge_index, size=size)
+        return Graph.from_edge_index(edge_index, size=size)
 
     @property
     def rowptr(self) -> Tensor:
