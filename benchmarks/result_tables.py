@@ -289,7 +289,8 @@ def sparse_steps_table(document: Document) -> str:
     return markdown(
         columns.of(
             "model | case; torch, ms | seconds/torch/median_s | three; "
-            "torch_sparse, ms | seconds/torch_sparse/median_s | three; onehop, ms | seconds/onehop/median_s | three; faster | speedup | gain speedup_quartiles; "
+            "torch_sparse, ms | seconds/torch_sparse/median_s | three; "
+            "onehop, ms | seconds/onehop/median_s | three; faster | speedup | gain speedup_quartiles; "
             "torch, peak MiB | peak_bytes/torch | MiB; onehop, peak MiB | peak_bytes/onehop | MiB"
         ),
         [row for row in document["results"] if row["part"] == "steps"],
@@ -301,7 +302,8 @@ def sparse_products_table(document: Document) -> str:
     return markdown(
         columns.of(
             "product | case; pass; torch, ms | seconds/torch/median_s | three; "
-            "torch_sparse, ms | seconds/torch_sparse/median_s | three; onehop, ms | seconds/onehop/median_s | three; faster | speedup | gain speedup_quartiles; "
+            "torch_sparse, ms | seconds/torch_sparse/median_s | three; "
+            "onehop, ms | seconds/onehop/median_s | three; faster | speedup | gain speedup_quartiles; "
             "over `onehop.aggregate` | over_aggregate | {:.2f}"
         ),
         [row for row in document["results"] if row["part"] == "products"],
