@@ -123,7 +123,7 @@ def test_numbers_that_are_not_finite(name, memory, stored, generator, tmp_path):
     factors = torch.ones(1)
     write_weights(stored, scores_of(tmp_path, src, dst, factors), memory, tmp_path / "weights.npy")
     weights, exact = np.load(tmp_path / "weights.npy")[:, 0], naive(stored, src, dst, factors)
-    assert 0 < np.isfinite(exact).sum()
+    assert np.isfinite(exact).any()
     np.testing.assert_allclose(weights, exact, rtol=1e-4, atol=1e-6)
 
 
