@@ -29,12 +29,10 @@ from onehop.storage import writing
 
 # Bytes of the rows of both ends of edges that are added at a time; they stay in the cache of a core.
 _BLOCK_BYTES = 1 << 18
-# What PyG adds to the sum of a row's exponentials (torch_geometric.utils.softmax).
-_LEAST_SUM = 1e-16
 
 
 class Attention(NamedTuple):
-    """How the columns of a layer's rows give scores, for GAT and GATv2.
+    """Columns of a layer's rows from which the scores of edges are computed, for GAT and GATv2.
 
     The score of an edge is ``sum over c of factors[h, c] * leaky_relu(source[c] + destination[c])``. GATv2
     (Brody et al., ICLR 2022) sums over all channels of a head. In GAT (Velickovic et al., ICLR 2018) each end
@@ -170,11 +168,12 @@ class _Weights:
             return
         step, end = self._tiles.edges, place + len(values)
         pieces = [(begin, min(step, end - begin)) for begin in range(self._begin, end, step)]
+        # At least 1, so that the 1e-16 that PyG adds to it changes nothing.
         total = values.new_zeros(())
         for begin, count in pieces:
             total += self._read(begin, count).sub_(self._most).exp_().sum()
         for begin, count in pieces:
-            self._write(begin, self._read(begin, count).sub_(self._most).exp_().div_(total + _LEAST_SUM))
+            self._write(begin, self._read(begin, count).sub_(self._most).exp_().div_(total))
 
     def _parts(self, tile: Tile) -> Tensor:
         """Return [edges]: the parts of a tile's scores that come from the columns of a panel."""
