@@ -171,14 +171,16 @@ def test_a_source_that_the_graph_does_not_have(memory, stored, generator, tmp_pa
 
 
 def test_threads_do_not_change_bits(generator, tmp_path):
-    edge_index = torch.randint(0, 500, (2, 30_000), generator=generator)
+    """A row of several pieces, each large enough for torch to divide its sum among threads."""
+    edge_index = torch.randint(0, 500, (2, 200_000), generator=generator)
+    edge_index[1, :150_000] = HUB
     graph = Graph.from_edge_index(edge_index, 500).save(tmp_path / "graph")
-    src, dst = (torch.randn(500, 24, generator=generator) for _ in range(2))
-    scores = scores_of(tmp_path, src, dst, torch.randn(24, generator=generator))
+    src, dst = (torch.randn(500, 8, generator=generator) for _ in range(2))
+    scores = scores_of(tmp_path, src, dst, torch.randn(8, generator=generator))
     results = []
     for threads in _threads((1, 3)):
         out = tmp_path / f"{threads}.npy"
-        write_weights(graph, scores, 1 << 21, out)
+        write_weights(graph, scores, 6 << 20, out)
         results.append(np.load(out))
     np.testing.assert_array_equal(*results)
 

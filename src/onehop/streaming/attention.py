@@ -27,7 +27,8 @@ from onehop.ops.streaming.run import ahead
 from onehop.ops.streaming.tiles import Tiling, tiling
 from onehop.storage import writing
 
-# Bytes of the rows of both ends of edges that are added at a time; they stay in the cache of a core.
+# Bytes of the rows of both ends of edges that are added at a time. They stay in the cache of a core, and are
+# too few for torch to divide their sums among threads.
 _BLOCK_BYTES = 1 << 18
 
 
@@ -106,12 +107,12 @@ def write_weights(graph: StoredGraph, scores: Scores, budget: int, path: Path) -
         with (
             written,
             PieceReader(beside) as reader,
-            ThreadPoolExecutor(1, "onehop-read", native.one_thread) as ahead_of,
+            ThreadPoolExecutor(1, "onehop-read", native.one_thread) as reading,
         ):
             weights = _Weights(graph, scores, tiles, file, written, reader)
             edges = Edges(graph, None, scores.sources.columns, tiles)
             pairs = ((tile, edges.graph_of(tile)) for tile in edges.tiles(0))
-            for tile, rows in ahead(pairs, ahead_of):
+            for tile, rows in ahead(pairs, reading):
                 weights.process(tile, rows)
             file.sync(written)
         with writing("out", path):
@@ -168,10 +169,12 @@ class _Weights:
             return
         step, end = self._tiles.edges, place + len(values)
         pieces = [(begin, min(step, end - begin)) for begin in range(self._begin, end, step)]
-        # At least 1, so that the 1e-16 that PyG adds to it changes nothing.
-        total = values.new_zeros(())
+        # At least 1, so that the 1e-16 that PyG adds to it changes nothing. NumPy adds in one thread; the number
+        # of torch's threads would change bits.
+        total = 0.0
         for begin, count in pieces:
-            total += self._read(begin, count).sub_(self._most).exp_().sum()
+            powers = self._read(begin, count).sub_(self._most).exp_().numpy()
+            total += float(powers.sum(dtype=np.float64))
         for begin, count in pieces:
             self._write(begin, self._read(begin, count).sub_(self._most).exp_().div_(total))
 
