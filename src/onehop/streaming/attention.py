@@ -169,8 +169,8 @@ class _Weights:
             return
         step, end = self._tiles.edges, place + len(values)
         pieces = [(begin, min(step, end - begin)) for begin in range(self._begin, end, step)]
-        # At least 1, so that the 1e-16 that PyG adds to it changes nothing. NumPy adds in one thread; the number
-        # of torch's threads would change bits.
+        # At least 1, so that the 1e-16 that PyG adds to it changes nothing. NumPy adds in one thread; torch's
+        # sum depends on the number of its threads.
         total = 0.0
         for begin, count in pieces:
             powers = self._read(begin, count).sub_(self._most).exp_().numpy()
