@@ -139,7 +139,7 @@ def test_a_run_for_which_room_ends_on_the_way_goes_on_when_there_is_some(
     assert list(dict.fromkeys(outcomes)) == ["nothing", "begun", "whole"]
 
 
-@pytest.mark.parametrize("way", ["hops", "infer"])
+@pytest.mark.parametrize("way", ["hops", "infer", "attention"])
 def test_a_workflow_for_which_room_ends_goes_on_when_there_is_some(
     way: str, generator: torch.Generator, tmp_path: Path, disk: Path
 ) -> None:
@@ -149,7 +149,7 @@ def test_a_workflow_for_which_room_ends_goes_on_when_there_is_some(
     edge_index = torch.randint(0, 300, (2, 1000), generator=generator)
     stored = Graph.from_edge_index(edge_index, 300).save(tmp_path / "graph")
     torch.manual_seed(0)
-    model = nn.GCN(3, 3, 2, 3).eval()
+    model = (nn.GAT if way == "attention" else nn.GCN)(3, 3, 2, 3).eval()
 
     def run(out: Path) -> np.ndarray:
         if way == "hops":

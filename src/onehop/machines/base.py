@@ -13,7 +13,16 @@ from onehop.machines.common.report import Report
 
 @runtime_checkable
 class Machine(Protocol):
-    """Simulated hardware that aggregates: returns the true result and a report of the simulated run."""
+    """Simulated hardware that aggregates: returns the true result and a report of the simulated run.
+
+    Any class with these members is a machine, without inheriting from this one, and
+    ``onehop.patch(machine=...)`` runs models on it.
+
+    Examples:
+        >>> from onehop.machines import Machine, ndp, pim
+        >>> isinstance(pim.Machine(), Machine), isinstance(ndp.Machine(), Machine)
+        (True, True)
+    """
 
     @property
     def name(self) -> str:

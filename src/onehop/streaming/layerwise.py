@@ -6,7 +6,7 @@ Aggregations read files on disk; everything between two aggregations is computed
 import hashlib
 import json
 import os
-from collections.abc import Callable, Generator, Hashable, Iterable, Mapping
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
@@ -22,11 +22,12 @@ from onehop.graph.graph import StoredGraph
 from onehop.ops import streaming
 from onehop.ops.streaming.budget import budget_bytes
 from onehop.ops.streaming.lock import alone
-from onehop.ops.streaming.matrix_file import WIDE, MatrixFile, create
+from onehop.ops.streaming.matrix_file import WIDE, MatrixFile, RawMatrix, create
 from onehop.ops.streaming.panels import Panels, most_bytes
 from onehop.ops.streaming.waiting import Waiting
 from onehop.storage import writing
-from onehop.streaming.normalisation import SCALED, looped, scale_of
+from onehop.streaming.attention import Attention, write_weights
+from onehop.streaming.normalisation import LOOPED, SCALED, looped, scale_of
 from onehop.streaming.rowwise import constant, refusal, run, traced
 from onehop.streaming.work_folder import begin, confirm, features_of, finish, inputs_of
 
@@ -85,20 +86,28 @@ class Layer(NamedTuple):
     Attributes:
         before: Maps rows of the layer's input to the rows that are aggregated; None means that they are the
             same.
-        normalise: See :func:`onehop.hops`.
-        reduce: With "none" normalisation, see :func:`onehop.aggregate`.
-        after: Maps the aggregated rows, and the input's rows or None if they are not needed, to the layer's
-            result.
+        normalise: See :func:`onehop.hops`; "loops" replaces the loops as "gcn" does, and scales nothing.
+        reduce: With "none" or "loops" as normalisation, see :func:`onehop.aggregate`.
+        after: Maps the aggregated rows, one tensor for each head, and the input's rows or None if they are
+            not needed, to the layer's result.
         needs_input: Whether ``after`` needs the input's rows.
         what: Everything else that the result depends on except parameters, ready for JSON.
+        attention: How the rows from ``before`` give the edges' weights; None means that edges have no weights
+            and that there is one head, which has all columns.
     """
 
     before: Callable[[Tensor], Tensor] | None
     normalise: str
     reduce: str
-    after: Callable[[Tensor, Tensor | None], Tensor]
+    after: Callable[[Sequence[Tensor], Tensor | None], Tensor]
     needs_input: bool
     what: object
+    attention: Attention | None = None
+
+    @property
+    def heads(self) -> int:
+        """The number of heads, each of which is aggregated to a file of its own."""
+        return 1 if self.attention is None else self.attention.heads
 
 
 def infer(
@@ -154,10 +163,15 @@ def infer(
 
 
 class _Held(NamedTuple):
-    """A file that exists: a node's rows, or a layer's aggregated rows before its result is computed."""
+    """A file that exists: a node's rows, or a layer's aggregated rows before its result is computed.
+
+    Attributes:
+        node: The node.
+        head: The head whose aggregated rows the file has; None means the node's own rows.
+    """
 
     node: fx.Node
-    aggregated: bool
+    head: int | None = None
 
 
 class _Inference:
@@ -172,7 +186,7 @@ class _Inference:
 
     def result(self, nodes: list[fx.Node], memory: int | None, budget: int) -> Path:
         """Compute the remaining files, and return the file of the model's result."""
-        self._files[_Held(nodes[0], False)] = self._features
+        self._files[_Held(nodes[0])] = self._features
         output = nodes[-1].args[0]
         assert isinstance(output, fx.Node)
         left = list(self._layers)
@@ -180,10 +194,10 @@ class _Inference:
             argument = node.args[0]
             assert isinstance(argument, fx.Node)
             source = self._x if argument is nodes[0] else None
-            inner, rows = self._work / f"{node.name}.input.npy", _Held(argument, False)
-            path = self._work / f"{node.name}.npy"
+            inner, rows = self._work / f"{node.name}.input.npy", _Held(argument)
+            paths = self._paths(node, layer)
             # Files of finished steps may have been removed; existing files are needed by other steps.
-            left_to_do = not _mark(path).exists()
+            left_to_do = not all(_mark(path).exists() for path in paths)
             if left_to_do and (layer.before is not None or rows not in self._files):
                 self._once(inner, partial(self._write_rows, argument, layer.before, True, budget))
                 source = inner
@@ -191,9 +205,14 @@ class _Inference:
                 self._files[rows] = MatrixFile.open("x", inner)
             if left_to_do:
                 source = self._files[rows].path if source is None else source
-                self._once(path, partial(self._aggregate, source, layer, memory, budget))
-            if path.exists():
-                self._files[_Held(node, True)] = MatrixFile.open("x", path)
+                for head, path in enumerate(paths):
+                    self._once(path, partial(self._aggregate, source, layer, head, memory, budget))
+                    # Not earlier: a run that was stopped before the mark aggregates once more.
+                    with writing("out", path):
+                        _weights(path).unlink(missing_ok=True)
+            for head, path in enumerate(paths):
+                if path.exists():
+                    self._files[_Held(node, head)] = MatrixFile.open("x", path)
             if layer.before is not None:
                 inner.unlink(missing_ok=True)
             left.remove(node)
@@ -212,15 +231,30 @@ class _Inference:
             with writing("out", mark):
                 mark.touch()
 
-    def _aggregate(self, source: object, layer: Layer, memory: int | None, budget: int, path: Path) -> None:
+    def _paths(self, node: fx.Node, layer: Layer) -> list[Path]:
+        """Return the files of a layer's aggregated rows, one for each head."""
+        if layer.attention is None:
+            return [self._work / f"{node.name}.npy"]
+        return [self._work / f"{node.name}.head{head}.npy" for head in range(layer.heads)]
+
+    def _aggregate(
+        self, source: object, layer: Layer, head: int, memory: int | None, budget: int, path: Path
+    ) -> None:
         graph = self._graph
-        if layer.normalise == "gcn":
+        if layer.normalise in LOOPED:
             graph = looped(graph, self._work / "graph", budget)
-        scale = scale_of(graph, self._features, layer.normalise)
-        scales = streaming.Scales(scale, scale)
         # Aggregate in the dtype in which the model computes; sums in 16 bits would be rounded or overflow.
         wide = self._features.wide
-        streaming.aggregate(graph, source, None, layer.reduce, path, memory, scales, result=wide)
+        if layer.attention is None:
+            scale = scale_of(graph, self._features, layer.normalise)
+            scales = streaming.Scales(scale, scale)
+            streaming.aggregate(graph, source, None, layer.reduce, path, memory, scales, result=wide)
+            return
+        rows, weights = MatrixFile.open("x", source), _weights(path)
+        self._once(weights, partial(write_weights, graph, layer.attention.scores(rows, head), budget))
+        values = layer.attention.values(rows, head)
+        x = RawMatrix(values.path, (values.rows, values.columns), values.dtype.name, True, values.offset)
+        streaming.aggregate(graph, x, weights, layer.reduce, path, memory, result=wide)
 
     def _write_rows(
         self,
@@ -274,18 +308,23 @@ class _Inference:
         return out if change is None else change(out)
 
     def _value(self, node: fx.Node, inputs: Mapping["_Held", Tensor], seen: dict[fx.Node, Tensor]) -> Tensor:
-        out = seen.get(node, inputs.get(_Held(node, False)))
+        out = seen.get(node, inputs.get(_Held(node)))
         if out is None:
             # Not a nested function that refers to itself: the reference cycle would keep all rows of the
             # block.
             value = partial(self._value, inputs=inputs, seen=seen)
-            summed = inputs.get(_Held(node, True))
-            out = run(node, self._model, value) if summed is None else self._finished(node, summed, value)
+            if _Held(node, 0) in inputs:
+                heads = [inputs[_Held(node, head)] for head in range(self._layers[node].heads)]
+                out = self._finished(node, heads, value)
+            else:
+                out = run(node, self._model, value)
         seen[node] = out
         return out
 
-    def _finished(self, node: fx.Node, aggregated: Tensor, value: Callable[[fx.Node], Tensor]) -> Tensor:
-        """Return the result of a layer from its aggregated rows."""
+    def _finished(
+        self, node: fx.Node, aggregated: Sequence[Tensor], value: Callable[[fx.Node], Tensor]
+    ) -> Tensor:
+        """Return the result of a layer from the aggregated rows of its heads."""
         layer, argument = self._layers[node], node.args[0]
         assert isinstance(argument, fx.Node)
         return layer.after(aggregated, value(argument) if layer.needs_input else None)
@@ -297,12 +336,13 @@ class _Inference:
         while waiting:
             node = waiting.pop()
             follow = node.all_input_nodes
-            if _Held(node, False) in self._files:
-                files.add(_Held(node, False))
+            if _Held(node) in self._files:
+                files.add(_Held(node))
                 follow = []
-            elif _Held(node, True) in self._files:
-                files.add(_Held(node, True))
-                follow = [node.args[0]] if self._layers[node].needs_input else []
+            elif _Held(node, 0) in self._files:
+                layer = self._layers[node]
+                files.update(_Held(node, head) for head in range(layer.heads))
+                follow = [node.args[0]] if layer.needs_input else []
             waiting.extend(each for each in follow if each not in met)
             met.update(follow)
         return files
@@ -341,6 +381,11 @@ def _nothing(written: int) -> None:
 def _mark(path: Path) -> Path:
     """Return the empty marker file that says that a file is complete."""
     return path.with_suffix(".done")
+
+
+def _weights(path: Path) -> Path:
+    """Return the file of the weights of the edges with which a head's rows are aggregated to ``path``."""
+    return path.with_suffix(".weights.npy")
 
 
 def _digest(model: nn.Module, plan: fx.Graph) -> str:

@@ -15,6 +15,8 @@ from onehop.ops.streaming.matrix_file import WIDE, MatrixFile
 
 SCALED = ("gcn", "symmetric")
 """The normalisations that scale both ends of an edge."""
+LOOPED = ("gcn", "loops")
+"""The normalisations that give each node exactly one loop; "loops" is only for layers with attention."""
 
 # Number of rows whose degrees are in memory at a time, in addition to the scales.
 _ROWS = 1 << 16

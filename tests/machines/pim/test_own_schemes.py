@@ -97,12 +97,48 @@ def without(at: int) -> Change:
         ),
         (lambda found: [replace(one, first_core=one.first_core + 1) for one in found], "core .* none of the"),
         (lambda found: [replace(one, cores=one.cores + 1) for one in found], "core .* is in two clusters"),
+        (lambda found: [replace(one, cores=0) for one in found], "a cluster has 0 cores, not 1 or more"),
+        (
+            lambda found: [replace(one, part=one.part + 1) for one in found],
+            "sparse part 2, and the plan has 2",
+        ),
+        (lambda found: [replace(one, part=-1) for one in found], "sparse part -1, and the plan has 2"),
+        (lambda found: [replace(one, rank=0) for one in found], r"rank\(s\) from 1, .* rank=0, ranks=1"),
+        (lambda found: [replace(one, rank=one.rank + 1) for one in found], "from 0, .* has rank=1, ranks=1"),
+        (lambda found: [replace(one, ranks=2) for one in found], r"1 rank\(s\) from 0, .* ranks=2"),
+        (
+            lambda found: (
+                [replace(one, cores=1) for one in found] + [replace(found[1], first_core=1, cores=1, rank=0)]
+            ),
+            "features of rank 0 are broadcast, and its clusters have different ones; set broadcast=False",
+        ),
     ],
 )
 def test_what_is_lost_is_told(change: Change, told: str) -> None:
     plan = own(change)
     with pytest.raises(ArgumentError, match=f"scheme 'own': .*{told}"):
         MACHINE.simulate(GRAPH, 19, plan)
+
+
+def test_a_place_that_returns_something_else() -> None:
+    plan = own(lambda found: found, place=lambda self, config, plan, width: None)
+    with pytest.raises(
+        ArgumentError, match=r"scheme 'own': place must return a pim\.Placement, not NoneType"
+    ):
+        MACHINE.simulate(GRAPH, 19, plan)
+
+
+def one_cluster(self: Scheme, config: PimConfig, plan: PimPlan, width: int) -> Placement:
+    """All columns on the first two ranks; the other ranks are idle."""
+    return Placement((Cluster(0, 0, width, 0, 2, 0, sum(config.rank_cores[:2])),), broadcast=True)
+
+
+def test_a_placement_from_nothing_that_leaves_ranks_idle() -> None:
+    x = torch.randint(-8, 9, (130, 19), generator=torch.Generator().manual_seed(0)).int()
+    plan = replace(own(lambda found: found, place=one_cluster), sp=1, ds=1)
+    out, report = MACHINE.aggregate(GRAPH, x, plan)
+    assert torch.equal(out.long(), reference.aggregate(GRAPH.edge_index(), x.double(), 90).long())
+    assert report.utilisation < MACHINE.simulate(GRAPH, 19, PLAN, "int32").utilisation
 
 
 def test_unknown_schemes() -> None:

@@ -1,10 +1,12 @@
 """Layer-by-layer inference with PyG's models on graphs on disk."""
 
 import os
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -12,9 +14,16 @@ from onehop import extras
 from onehop.graph.graph import StoredGraph
 from onehop.ops.aggregate import REDUCTIONS
 from onehop.streaming import layerwise
+from onehop.streaming.attention import Attention
 from onehop.streaming.layerwise import Layer
 
-_DIVIDED = "GCNConv, SAGEConv and GraphConv are divided"
+_DIVIDED = "GCNConv, SAGEConv, GraphConv, GATConv and GATv2Conv are divided"
+# The functions of a layer to which hooks can be added, beside its forward.
+_STEPS = ("propagate", "message", "aggregate", "message_and_aggregate", "edge_update")
+_HOOKS = (
+    *("_forward_hooks", "_forward_pre_hooks"),
+    *(f"_{step}_forward_{kind}" for step in _STEPS for kind in ("hooks", "pre_hooks")),
+)
 
 
 def infer(
@@ -22,10 +31,11 @@ def infer(
 ) -> Path:
     """Runs an unchanged PyG model on a graph on disk, layer by layer, from disk to disk.
 
-    ``model(x, edge_index)`` is divided at its layers over edges (``GCNConv``, ``SAGEConv``, ``GraphConv``).
-    The inputs of these layers are on disk. Linear layers, activations, normalisations of rows and skip
-    connections between two such layers are computed for some rows at a time. Supported models are PyG's
-    ``GCN`` and ``GraphSAGE``, and other modules that ``torch.fx`` can trace.
+    ``model(x, edge_index)`` is divided at its layers over edges (``GCNConv``, ``SAGEConv``, ``GraphConv``,
+    ``GATConv``, ``GATv2Conv``). The inputs of these layers are on disk. Linear layers, activations,
+    normalisations of rows and skip connections between two such layers are computed for some rows at a time.
+    Supported models are PyG's ``GCN``, ``GraphSAGE`` and ``GAT``, and other modules that ``torch.fx`` can
+    trace.
 
     After an interruption, a call with the same model and files continues with the interrupted step.
     Intermediate results are in ``out.layers``, next to the result.
@@ -65,21 +75,24 @@ def infer(
 def divide(module: nn.Module) -> Layer | str | None:
     """Return how to divide a layer, or why it cannot be divided; None if it is not a layer over edges."""
     with extras.needed("onehop.infer", "pyg"):
-        from torch_geometric.nn import GCNConv, GraphConv, MessagePassing, SAGEConv
+        from torch_geometric.nn import GATConv, GATv2Conv, GCNConv, GraphConv, MessagePassing, SAGEConv
     if not isinstance(module, MessagePassing):
         return None
-    if type(module) not in (GCNConv, SAGEConv, GraphConv):
+    if type(module) not in (GCNConv, SAGEConv, GraphConv, GATConv, GATv2Conv):
         return f"{type(module).__name__} is not known here; {_DIVIDED}"
     if module.flow != "source_to_target" or module.node_dim not in (-2, 0):
         return "its messages flow from target to source, or its nodes are no rows"
-    hooks = ("_forward_hooks", "_forward_pre_hooks", "_propagate_forward_hooks", "_message_forward_hooks")
-    if module.decomposed_layers > 1 or any(getattr(module, name, None) for name in hooks):
+    if module.decomposed_layers > 1 or any(getattr(module, name, None) for name in _HOOKS):
         return "it has hooks, or is decomposed"
     if type(module) is GCNConv:
         return _gcn(module)
     reduce = {"add": "sum"}.get(str(module.aggr), str(module.aggr))
     if not isinstance(module.aggr, str) or reduce not in REDUCTIONS:
         return f"it aggregates by {module.aggr!r}, and here are {', '.join(REDUCTIONS)}"
+    if type(module) is GATConv:
+        return _attending(module, partial(_gat_rows, module), reduce, _gat(module))
+    if type(module) is GATv2Conv:
+        return _attending(module, partial(_gatv2_rows, module), reduce, _gatv2(module))
     if type(module) is GraphConv:
         return Layer(None, "none", reduce, partial(_graph_conv, module), True, None)
     if module.project:
@@ -93,19 +106,69 @@ def _gcn(module: Any) -> Layer | str:
         return "its normalisation is the improved one, or it does not sum"
     normalise = "none" if not module.normalize else "gcn" if module.add_self_loops else "symmetric"
 
-    def after(rows: Tensor, _: Tensor | None) -> Tensor:
+    def after(heads: Sequence[Tensor], _: Tensor | None) -> Tensor:
+        (rows,) = heads
         return rows if module.bias is None else rows + module.bias
 
     return Layer(module.lin, normalise, "sum", after, False, None)
 
 
-def _sage(module: Any, rows: Tensor, inputs: Tensor | None) -> Tensor:
+def _sage(module: Any, heads: Sequence[Tensor], inputs: Tensor | None) -> Tensor:
+    (rows,) = heads
     out: Tensor = module.lin_l(rows)
     if module.root_weight:
         out = out + module.lin_r(inputs)
     return F.normalize(out, p=2.0, dim=-1) if module.normalize else out
 
 
-def _graph_conv(module: Any, rows: Tensor, inputs: Tensor | None) -> Tensor:
+def _graph_conv(module: Any, heads: Sequence[Tensor], inputs: Tensor | None) -> Tensor:
+    (rows,) = heads
     out: Tensor = module.lin_rel(rows) + module.lin_root(inputs)
     return out
+
+
+def _attending(module: Any, before: Callable[[Tensor], Tensor], reduce: str, attention: Attention) -> Layer:
+    """Return the division of a layer with attention; ``before`` returns the columns that it names."""
+    normalise = "loops" if module.add_self_loops else "none"
+    residual = getattr(module, "res", None)  # PyG has it from 2.6 on
+
+    def after(heads: Sequence[Tensor], inputs: Tensor | None) -> Tensor:
+        out = torch.cat(list(heads), -1) if module.concat else sum(heads[1:], heads[0]) / len(heads)
+        out = out if residual is None else out + residual(inputs)
+        return out if module.bias is None else out + module.bias
+
+    what = [type(module).__name__, module.concat, attention.negative_slope]
+    return Layer(before, normalise, reduce, after, residual is not None, what, attention)
+
+
+def _gat(module: Any) -> Attention:
+    heads, channels = module.heads, module.out_channels
+    ones = torch.ones(heads, 1, dtype=module.att_src.dtype, device="cpu")
+    first = heads * channels
+    return Attention(heads, channels, first, first + heads, ones, module.negative_slope)
+
+
+def _gat_rows(module: Any, inputs: Tensor) -> Tensor:
+    """Return [rows, heads * (channels + 2)]: what is aggregated, and a number for each end of an edge."""
+    ways = (module.lin,) if module.lin is not None else (module.lin_src, module.lin_dst)
+    shape = (len(inputs), module.heads, module.out_channels)
+    ends = [way(inputs).view(shape) for way in ways]
+    sources, destinations = (
+        (end * factors).sum(-1) for end, factors in ((ends[0], module.att_src), (ends[-1], module.att_dst))
+    )
+    return torch.cat([ends[0].flatten(1), sources, destinations], -1)
+
+
+def _gatv2(module: Any) -> Attention:
+    heads, channels = module.heads, module.out_channels
+    destinations = 0 if module.share_weights else heads * channels
+    return Attention(heads, channels, 0, destinations, module.att[0], module.negative_slope)
+
+
+def _gatv2_rows(module: Any, inputs: Tensor) -> Tensor:
+    """Return [rows, 2 * heads * channels]: what is aggregated, and the destinations' parts of the scores.
+
+    [rows, heads * channels] if both ends share their weights.
+    """
+    rows: Tensor = module.lin_l(inputs)
+    return rows if module.share_weights else torch.cat([rows, module.lin_r(inputs)], -1)

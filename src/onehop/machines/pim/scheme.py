@@ -4,6 +4,7 @@ A scheme is a class with a name; :data:`schemes` has our scheme and prior art's;
 """
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -19,14 +20,27 @@ _OURS = tuple(SCHEMES)
 class Cluster:
     """The cores that share one part of the matrix and one part of the features.
 
+    The cores of a cluster divide the part's rows, or edges, as ``PimPlan.core_balance`` says. Each core reads
+    the features of the part's sources, columns ``begin`` up to ``end``.
+
     Attributes:
-        part: Number of the sparse part.
+        part: Number of the sparse part, from 0 up to ``PimPlan.sp``: a block of the matrix's columns, which
+            are sources.
         begin: The first feature column.
         end: One past the last feature column; equal to ``begin`` for a cluster without columns.
         rank: Number of the cluster's first rank.
         ranks: Number of ranks that the cluster spans; also 1 if the cluster is only a part of a rank.
-        first_core: Number of the cluster's first core in the machine.
-        cores: Number of cores in the cluster.
+        first_core: Number of the cluster's first core in the machine. Cores are numbered rank after rank;
+            ``PimConfig.rank_cores`` has the number of cores in each.
+        cores: Number of cores in the cluster, 1 or more.
+
+    Examples:
+        >>> from onehop.machines import pim
+        >>> config = pim.upmem_v1a()
+        >>> config.rank_cores[:2]  # so cores 63 to 125 are in rank 1
+        (63, 63)
+        >>> pim.Cluster(part=0, begin=16, end=32, rank=1, ranks=1, first_core=63, cores=63).width
+        16
     """
 
     part: int
@@ -47,9 +61,21 @@ class Cluster:
 class Placement:
     """The placement of a plan on a machine, for a width.
 
+    The clusters of each sparse part together have every feature column exactly once. A core belongs to one
+    cluster at most; a core without a cluster is idle.
+
     Attributes:
         clusters: All clusters.
-        broadcast: Whether all cores of a rank get the same features, which are then broadcast.
+        broadcast: Whether all cores of a rank get the same features, which are then broadcast; False means
+            that each core's features are sent to it alone.
+
+    Examples:
+        >>> from onehop.machines import pim
+        >>> half = pim.Cluster(part=0, begin=0, end=8, rank=0, ranks=1, first_core=0, cores=63)
+        >>> rest = pim.Cluster(part=0, begin=8, end=16, rank=1, ranks=1, first_core=63, cores=63)
+        >>> placement = pim.Placement(clusters=(half, rest), broadcast=True)
+        >>> sum(cluster.cores for cluster in placement.clusters)
+        126
     """
 
     clusters: tuple[Cluster, ...]
@@ -173,7 +199,11 @@ def layout(config: PimConfig, plan: PimPlan, width: int) -> Placement:
 
 
 def _check(placement: Placement, config: PimConfig, plan: PimPlan, width: int) -> None:
-    """Refuse clusters of a user's scheme that do not cover every column of every part exactly once."""
+    """Refuse clusters of a user's scheme that the machine does not have, or that lose or repeat columns."""
+    if not isinstance(placement, Placement):
+        raise ArgumentError(
+            f"scheme {plan.scheme!r}: place must return a pim.Placement, not {type(placement).__name__}."
+        )
     taken: set[int] = set()
     for cluster in placement.clusters:
         cores = set(range(cluster.first_core, cluster.first_core + cluster.cores))
@@ -184,6 +214,12 @@ def _check(placement: Placement, config: PimConfig, plan: PimPlan, width: int) -
                 f"{config.cores} of {config.name}."
             )
         taken |= cores
+        if not 0 <= cluster.part < plan.sp:
+            raise ArgumentError(
+                f"scheme {plan.scheme!r}: a cluster has sparse part {cluster.part}, and the plan has "
+                f"{plan.sp}."
+            )
+    _check_ranks(placement, config, plan)
     for part in range(plan.sp):
         ranges = sorted((one.begin, one.end) for one in placement.clusters if one.part == part and one.width)
         end = 0
@@ -241,3 +277,31 @@ def padded(width: int, item_bytes: int, alignment: int) -> int:
     """Return the columns of a row after padding its bytes to the alignment."""
     step = max(alignment // item_bytes, 1)
     return -(-width // step) * step
+
+
+def _check_ranks(placement: Placement, config: PimConfig, plan: PimPlan) -> None:
+    """Refuse clusters whose ranks are not those of their cores, and broadcasts of different features."""
+    starts = rank_starts(config.cores, config.ranks)
+    shared: dict[int, tuple[int, int, int]] = {}
+    for cluster in placement.clusters:
+        if cluster.cores < 1:
+            raise ArgumentError(
+                f"scheme {plan.scheme!r}: a cluster has {cluster.cores} cores, not 1 or more."
+            )
+        first, last = (
+            bisect_right(starts, core) - 1
+            for core in (cluster.first_core, cluster.first_core + cluster.cores - 1)
+        )
+        if (cluster.rank, cluster.ranks) != (first, last - first + 1):
+            raise ArgumentError(
+                f"scheme {plan.scheme!r}: the {cluster.cores} cores from {cluster.first_core} are in "
+                f"{last - first + 1} rank(s) from {first}, and their cluster has rank={cluster.rank}, "
+                f"ranks={cluster.ranks}."
+            )
+        what = (cluster.part, cluster.begin, cluster.end)
+        for rank in range(first, last + 1):
+            if placement.broadcast and cluster.width and shared.setdefault(rank, what) != what:
+                raise ArgumentError(
+                    f"scheme {plan.scheme!r}: the features of rank {rank} are broadcast, and its clusters "
+                    "have different ones; set broadcast=False."
+                )

@@ -229,7 +229,7 @@ def _run(
         Waiting(tiles.waiting_bytes, partial(result.sync, written), note) as writer,
     ):
         left = ((tile, edges.graph_of(tile)) for tile in edges.tiles(begun))
-        pairs = _ahead(left, reader)
+        pairs = ahead(left, reader)
         carried: Tensor | None = None
         for tile, graph in pairs:
             block = _tile_reduced(tile, graph, features, carried, reduce, inputs.scales.dst)
@@ -291,8 +291,8 @@ def _reduced(graph: Graph, x: Tensor, weight: Tensor | None, reduce: str, scale:
     return summed
 
 
-def _ahead(tiles: Iterator[tuple[Tile, Graph]], reader: ThreadPoolExecutor) -> Iterator[tuple[Tile, Graph]]:
-    """Yields tiles and their graphs, while another thread makes the next ones."""
+def ahead(tiles: Iterator[tuple[Tile, Graph]], reader: ThreadPoolExecutor) -> Iterator[tuple[Tile, Graph]]:
+    """Yield tiles and their graphs, while the thread of ``reader`` makes the next ones."""
     waiting = deque(reader.submit(next, tiles, None) for _ in range(TILES_AHEAD))
     while (tile := waiting.popleft().result()) is not None:
         waiting.append(reader.submit(next, tiles, None))

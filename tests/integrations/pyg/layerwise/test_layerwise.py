@@ -13,7 +13,7 @@ import torch
 from inference_inputs import NODES, SMALL, WIDTH
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch_geometric.nn import GCN, GATConv, GCNConv, GraphConv, GraphSAGE, SAGEConv
+from torch_geometric.nn import GCN, GCNConv, GraphConv, GraphSAGE, SAGEConv, TransformerConv
 
 import onehop
 from onehop import ArgumentError, FileFormatError, Graph
@@ -329,7 +329,10 @@ class Mixing(nn.Module):
 
 
 REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
-    "layer": (lambda: Plain(GATConv(WIDTH, 4)), "layers.0: GATConv is not known here; GCNConv, SAGEConv and"),
+    "layer": (
+        lambda: Plain(TransformerConv(WIDTH, 4)),
+        "layers.0: TransformerConv is not known here; GCNConv, SAGE",
+    ),
     "mean": (lambda: Mixing(lambda _, h, e: h - h.mean(0)), "mean.* is no function of each row on its own"),
     "softmax": (lambda: Mixing(lambda _, h, e: h.softmax(0)), "softmax.* is no function of each row"),
     "cat": (lambda: Mixing(lambda _, h, e: torch.cat([h, h])), "cat.* is no function of each row"),
