@@ -6,7 +6,8 @@ This file imports no package of the extra ``cli``, so that it can report that th
 import sys
 
 from onehop import extras
-from onehop.cli.exit_codes import BAD_REQUEST, INTERRUPTED
+from onehop.cli import interrupts
+from onehop.cli.exit_codes import BAD_REQUEST
 from onehop.cli.script import Handover
 from onehop.errors import ConfigurationError
 
@@ -14,15 +15,13 @@ from onehop.errors import ConfigurationError
 def main() -> None:
     """Run the command line and end the process."""
     hook = sys.excepthook
+    interrupts.end_at_once()
     try:
         with extras.needed("the command onehop", "cli"):
             from onehop.cli.app import app
     except ConfigurationError as error:
         sys.stderr.write(f"onehop: {error}\n")
         sys.exit(BAD_REQUEST)
-    except KeyboardInterrupt:
-        sys.stderr.write("onehop: interrupted.\n")
-        sys.exit(INTERRUPTED)
     try:
         app(prog_name="onehop")
     except Handover as handover:
