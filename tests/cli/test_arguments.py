@@ -35,9 +35,9 @@ WRONG = {
     "tune --graph cora --plot x.txt": None,
     "tune --graph cora --json /": None,
     "demo --model mlp": None,
-    "demo --epochs none": "--epochs: 'none' is not a valid integer.",
+    "demo --epochs none": None,
     "demo --graph twin:nobody": None,
-    "info --measure 3": None,
+    "info --measures 3": None,
     "ingest none.csv --out g": "FILE: none.csv: there is no such file.",
     "ingest": None,
     "run": "SCRIPT: a value is required.",
@@ -76,7 +76,7 @@ def test_help_and_wrong_options_import_nothing_heavy(tmp_path):
         "from onehop.cli.app import app\n"
         "found = {}\n"
         f"for command in {commands!r}:\n"
-        "    result = CliRunner().invoke(app, command.split())\n"
+        "    result = CliRunner().invoke(app, command.split(), prog_name='onehop')\n"
         f"    heavy = [name for name in {HEAVY!r} if name in sys.modules]\n"
         "    found[command] = (result.exit_code, result.stdout, result.stderr, heavy)\n"
         "print(json.dumps([found, len(sys.modules)]))"
@@ -95,15 +95,16 @@ def test_help_and_wrong_options_import_nothing_heavy(tmp_path):
             assert (code, output) == (2, ""), command
             assert errors.startswith("onehop: "), command
             assert len(errors.splitlines()) == 1, command
-            option = re.findall(r"--[a-z]+", command)
-            assert not option or any(each in errors for each in option), (command, errors)
             if WRONG[command] is not None:
                 assert errors == f"onehop: {WRONG[command]}\n", command
+            else:
+                options = re.findall(r"--[a-z]+|SCRIPT|FILE", command)
+                assert not options or any(each in errors for each in options), (command, errors)
 
 
 def test_a_value_that_only_a_machine_knows_is_refused_with_the_option():
     errors = onehop("simulate pim --set tasklets=0").stderr
-    assert errors == "onehop: --set: tasklets must be an integer of at least 1, got 0.\n"
+    assert errors == "onehop: --set: tasklets must be an integer of at least 1, not 0.\n"
 
 
 def test_the_name_of_an_option_is_the_one_that_was_typed():
@@ -200,8 +201,8 @@ main()
         ("bench ops", "torch"),
         ("bench ops", "torch.nn"),
         ("bench ops", "numpy"),
-        ("simulate gpu --plot x.png", "rich.progress"),
-        ("demo --graph twin:cora --model gcn --epochs 1", "scipy.sparse.csgraph"),
+        ("bench ops", "rich.progress"),
+        ("simulate pim --graph twin:cora --width 4 --plan 1x32 --plot x.png", "matplotlib.figure"),
     ],
 )
 def test_an_interrupt_ends_with_130_and_one_sentence(command, moment, tmp_path):

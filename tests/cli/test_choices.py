@@ -15,7 +15,7 @@ from onehop.machines.gpu.order import ORDERS
 from onehop.machines.pim.combination import KINDS
 from onehop.machines.pim.numbers import TORCH_TYPES
 from onehop.plans import ndp as plans
-from onehop.reproduce import ON_GPU, WORKS
+from onehop.reproduce import FITTED, ON_GPU, WORKS
 from onehop.streaming.from_file import request
 from onehop.tuner import cpu, operations
 from onehop.tuner.gpu import target
@@ -43,6 +43,7 @@ LISTS = {
     "ID_DTYPES": (choices.ID_DTYPES, get_args(request.IdDtype)),
     "WEIGHT_DTYPES": (choices.WEIGHT_DTYPES, get_args(request.WeightDtype)),
     "WORKS": (choices.WORKS, WORKS),
+    "FITTED_WORKS": (choices.FITTED_WORKS, FITTED),
     "DRAM_PRESETS": (choices.DRAM_PRESETS, dram.PRESETS),
     "DRAM_PATTERNS": (choices.DRAM_PATTERNS, requests.PATTERNS),
     "DRAM_OPERATIONS": (choices.DRAM_OPERATIONS, requests.OPERATIONS),

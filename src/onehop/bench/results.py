@@ -45,7 +45,7 @@ def write_json(
         sys.stdout.write(text)
         sys.stdout.flush()
     else:
-        write_text("json", path, text)
+        write_text("--json", path, text)
 
 
 def _rounds(value: Any) -> Iterator[int]:

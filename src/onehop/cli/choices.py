@@ -65,6 +65,7 @@ ID_DTYPES = ("int32", "int64", "uint32", "uint64")
 WEIGHT_DTYPES = ("float32", "float64")
 
 WORKS = ("pygim", "grande", "io-aware", "isplib")
+FITTED_WORKS = ("pygim", "grande")
 WORK_ON_GPU = "io-aware"
 
 DRAM_PRESETS = (

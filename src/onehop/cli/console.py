@@ -84,7 +84,7 @@ def conclude(*parts: RenderableType, soft_wrap: bool = False) -> None:
 
 @contextmanager
 def progress(total: int | None = None, what: str = "", still: bool = False) -> Iterator["Bar"]:
-    """Show a progress bar while the block runs.
+    """Show a progress bar on a terminal while the block runs, unless the verb is quiet.
 
     Args:
         total: Number of steps; None means unknown.
@@ -92,15 +92,16 @@ def progress(total: int | None = None, what: str = "", still: bool = False) -> I
         still: Whether the bar is drawn only when it changes. Otherwise it is drawn ten times a second, which
             takes time from other processes that are being measured.
     """
+    console = Console(stderr=True)
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        console=Console(stderr=True),
+        console=console,
         transient=True,
         auto_refresh=not still,
-        disable=printing.now().quiet,
+        disable=printing.now().quiet or not console.is_terminal,
     ) as display:
         yield Bar(display, total, what, still)
 

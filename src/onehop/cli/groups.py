@@ -93,7 +93,7 @@ class Verb(TyperCommand):
         """Return one of Typer's errors as a sentence."""
         param, message = getattr(error, "param", None), str(error.message).strip()
         if param is not None:
-            return f"{_typed(param, typed)}: {message or 'a value is required.'}"
+            return f"{_typed(param, typed)}: {message.rstrip('.') or 'a value is required'}."
         return usage_sentence(error)
 
 

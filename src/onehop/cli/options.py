@@ -48,6 +48,16 @@ def place(help: str, *names: str, check: Check = storage.check, what: str = "FIL
     return checked(check, help, *names, metavar=what)
 
 
+def check_file(name: str, path: Path | None) -> None:
+    """Raise unless an option's file can be read.
+
+    Raises:
+        ArgumentError: There is no such file.
+    """
+    if path is not None and not path.is_file():
+        raise ArgumentError(f"{name}: {path}: {'expected a file' if path.exists() else 'no such file'}.")
+
+
 def choice(allowed: Sequence[str], help: str, *names: str, also: str = "", **settings: Any) -> Any:
     """Return an option that is one of some names; ``also`` describes further values, as in "a TOML file".
 

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from onehop import pictures
-from onehop.cli.choices import WORK_ON_GPU, WORKS
-from onehop.cli.options import Common, Threads, checked, command, place
+from onehop.cli.choices import FITTED_WORKS, WORK_ON_GPU, WORKS
+from onehop.cli.options import Common, Threads, check_file, command, place
 from onehop.errors import ArgumentError
 
 
@@ -22,11 +22,6 @@ def _check_folder(option: str, path: Path) -> None:
         raise ArgumentError(f"{option}: expected a folder for the pictures, and {path} is a file.")
     # The name of the picture does not matter, because only the folder is checked.
     pictures.check(option, path / "picture.png")
-
-
-def _check_file(option: str, path: Path) -> None:
-    if not path.is_file():
-        raise ArgumentError(f"{option}: {path}: no such file.")
 
 
 @dataclass(frozen=True)
@@ -49,10 +44,9 @@ class Options(Common):
     ] = False
     gpu: Annotated[
         Path | None,
-        checked(
-            _check_file,
-            f"Of {WORK_ON_GPU}, only the times on a GPU, from this file of make gpu (gpu.json).",
+        typer.Option(
             metavar="FILE",
+            help=f"Of {WORK_ON_GPU}, only the times on a GPU, from this file of make gpu (gpu.json).",
         ),
     ] = None
     threads: Threads = None
@@ -66,6 +60,12 @@ class Options(Common):
             raise ArgumentError(
                 f"gpu: expected {WORK_ON_GPU} without --fit and --quick, because it computes nothing."
             )
+        if self.fit and self.work not in FITTED_WORKS:
+            raise ArgumentError(
+                f"work: {self.work} has no simulator, so no configuration can be fitted; expected one of "
+                f"{', '.join(FITTED_WORKS)}."
+            )
+        check_file("gpu", self.gpu)
 
 
 reproduce = command(Options, "onehop.cli.reproduce:reproduce")

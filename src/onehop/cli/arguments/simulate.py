@@ -1,7 +1,6 @@
 """The arguments of ``onehop simulate``: what all its commands share, and the commands."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -87,13 +86,3 @@ def check_scale(graph: str | None, scale: float) -> None:
         raise ArgumentError(
             f"scale: only twins can be scaled, and {graph!r} is none; leave --scale away or name a twin."
         )
-
-
-def check_file(name: str, path: Path | None) -> None:
-    """Raise unless an option's file can be read.
-
-    Raises:
-        ArgumentError: There is no such file.
-    """
-    if path is not None and not path.is_file():
-        raise ArgumentError(f"{name}: {path}: {'expected a file' if path.exists() else 'no such file'}.")

@@ -10,9 +10,9 @@ import typer
 from onehop.bench import graph_names
 from onehop.bench.lists import names
 from onehop.cli import choices
-from onehop.cli.arguments.simulate import DEFAULT_GRAPH, OfGraphs, Shared, app, check_file, check_scale
+from onehop.cli.arguments.simulate import DEFAULT_GRAPH, OfGraphs, Shared, app, check_scale
 from onehop.cli.groups import Verb
-from onehop.cli.options import Commands, Export, checked, choice, command, named_graph
+from onehop.cli.options import Commands, Export, check_file, checked, choice, command, named_graph
 from onehop.errors import ArgumentError
 
 _PUBLISHED_PLANS = choices.PIM_PLANS[2:]

@@ -175,7 +175,7 @@ def _named(option: str, change: Callable[[], C]) -> C:
     try:
         return change()
     except (ArgumentError, ConfigurationError) as error:
-        raise type(error)(f"{option}: {error}") from error
+        raise type(error)(f"{option}: {str(error).removeprefix('plan: ')}") from error
 
 
 def _value_of(name: str) -> Callable[[Mapping[str, Any]], Any]:
