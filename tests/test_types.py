@@ -1,9 +1,8 @@
 """What a type checker says about programs: wrong ones are refused, and results have real types."""
 
-import importlib.util
+import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -37,7 +36,6 @@ model = torch.nn.Linear(2, 2)
 WRONG = (
     "onehop.agregate(graph, x)",
     "onehop.nonsense",
-    "onehop.Path",
     "from onehop import agregate",
     "onehop.machines.upmem",
     'onehop.aggregate(graph, x, reduce="sun")',
@@ -113,19 +111,17 @@ CHECKERS = {
 
 def said(checker: str, program: str, folder: Path) -> tuple[dict[int, str], dict[int, str]]:
     """The errors and the notes of a checker, by line."""
-    if importlib.util.find_spec(checker) is None or (checker == "pyright" and shutil.which("node") is None):
-        pytest.skip(f"{checker} is not installed")
     command, line = CHECKERS[checker]
+    start = [sys.executable, "-m", *command.format(python=sys.executable).split()]
+    # Pyright needs node, and a connection when it is called for the first time.
+    if subprocess.run([*start, "--version"], capture_output=True).returncode != 0:
+        pytest.skip(f"{checker} does not run here")
     file = folder / "program.py"
     file.write_text(program)
-    done = subprocess.run(
-        [sys.executable, "-m", *command.format(python=sys.executable).split(), file.name],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=os.environ | {"MYPYPATH": str(ROOT / "src"), "PYTHONPATH": str(ROOT / "src")},
-    )
-    assert done.returncode in (0, 1), done.stdout + done.stderr
+    (folder / "pyrightconfig.json").write_text(json.dumps({"extraPaths": [str(ROOT / "src")]}))
+    environment = os.environ | {"MYPYPATH": str(ROOT / "src")}
+    done = subprocess.run([*start, file.name], capture_output=True, text=True, cwd=folder, env=environment)
+    assert done.returncode == 1, done.stdout + done.stderr
     found = []
     for kind in ("error", "note" if checker == "mypy" else "information"):
         each = re.findall(line.format(file=".*" + re.escape(file.name), kind=kind), done.stdout)

@@ -49,7 +49,7 @@ WRONG = {
     "bench limits --widths 20": "--widths: expected multiples of 16, got 20.",
     "bench serve --rate 0": "--rate: expected a number above 0 (requests a second), got 0.",
     "reproduce pigym": "WORK: expected one of pygim, grande, io-aware, isplib, or all, got 'pigym'.",
-    "reproduce isplib --gpu none.json": "--gpu: none.json: no such file.",
+    "reproduce io-aware --gpu none.json": "--gpu: none.json: no such file.",
     "simulate ndp --graph twin:arxivv": None,
     "simulate ndp --machine grande_17": None,
     "simulate ndp --sample 4 --priors": None,

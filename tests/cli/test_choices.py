@@ -4,11 +4,9 @@ from typing import get_args
 
 import pytest
 
-from onehop import datasets
-from onehop.bench import cases, graph_names, graphs, limits, recipes, serving, sources, variants
+from onehop.bench import cases, limits, recipes, serving, variants
 from onehop.bench.peers import PEERS
 from onehop.cli import choices, demo
-from onehop.datasets import external
 from onehop.machines import dram, gpu, ndp, pim
 from onehop.machines.dram import command, layout, memory, requests, trace
 from onehop.machines.gpu.order import ORDERS
@@ -21,10 +19,6 @@ from onehop.tuner import cpu, operations
 from onehop.tuner.gpu import target
 
 LISTS = {
-    "TWINS": (graph_names.TWINS, datasets.names()),
-    "PREFIXES": (graph_names.PREFIXES, datasets.PREFIXES),
-    "pyg": (graph_names._NAMED["pyg:"], external._PLANETOID),
-    "ogb": (graph_names._NAMED["ogb:"], external._OGB),
     "OPERATIONS": (choices.OPERATIONS, cases.OPERATIONS),
     "OPERATION_WIDTHS": (choices.OPERATION_WIDTHS, cases.WIDTHS),
     "OPERATION_PEERS": (choices.OPERATION_PEERS, PEERS),
@@ -76,6 +70,3 @@ def test_numbers_are_those_of_the_modules_that_need_torch():
     assert choices.WORK_ON_GPU == ON_GPU
     assert choices.DEMO_EPOCHS == (demo._ATTENTION_EPOCHS, demo._CORA_EPOCHS)
     assert set(choices.DEMO_DEFAULT) <= set(choices.DEMO_MODELS)
-    assert graphs.GRAPHS == graph_names.BENCHMARK_GRAPHS
-    assert set(graph_names.BENCHMARK_GRAPHS) <= set(graph_names.TWINS)
-    assert set(sources.OWN) <= set(graph_names.TWINS)

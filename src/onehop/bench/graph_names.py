@@ -61,7 +61,7 @@ def full(option: str, source: str) -> str:
                 f"{_near(name, known)}"
             )
         return source
-    if Path(source).exists():
+    if source and Path(source).exists():
         return source
     if colon:
         raise ArgumentError(

@@ -1,4 +1,4 @@
-"""What a verb prints, and where; its options decide this while it runs."""
+"""Settings of a verb's output, which its options decide while it runs."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ _FILES = ("json", "plot", "parts_plot", "trace", "export", "commands")
 
 @dataclass(frozen=True, slots=True)
 class Printing:
-    """What a verb prints.
+    """The settings of a verb's output.
 
     Attributes:
         quiet: Whether neither tables nor progress are printed.
