@@ -19,7 +19,7 @@ from onehop.tuner import operations
 ROOT = Path(__file__).resolve().parents[1]
 
 SETTING = """
-import numpy, scipy.sparse, torch
+import torch
 import onehop
 from onehop import Graph, datasets, distributed
 from torch import Tensor

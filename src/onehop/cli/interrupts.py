@@ -29,12 +29,6 @@ def end_at_once() -> None:
         signal.signal(signal.SIGINT, _leave)
 
 
-def end_as_usual() -> None:
-    """Make Ctrl-C raise KeyboardInterrupt again."""
-    if signal.getsignal(signal.SIGINT) is _leave:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 @contextlib.contextmanager
 def raised() -> Iterator[None]:
     """Let Ctrl-C raise KeyboardInterrupt inside the block, where a verb works and cleans up.
