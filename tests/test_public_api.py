@@ -123,6 +123,14 @@ def test_the_command_imports_names_when_they_are_used() -> None:
     run_anew("-c", told, check=True)
 
 
+def test_every_name_that_dir_lists_is_there_without_pyg() -> None:
+    told = (
+        "import inspect, sys; sys.modules['torch_geometric'] = None; import onehop; "
+        "inspect.getmembers(onehop); assert 'loader' not in dir(onehop) and 'infer' in dir(onehop)"
+    )
+    run_anew("-c", told, check=True)
+
+
 def test_every_public_name_has_a_docstring() -> None:
     assert [name for name in sorted(NAMES) if not inspect.getdoc(getattr(onehop, name))] == []
 

@@ -1,6 +1,6 @@
 """Neighbour aggregation for graph neural networks, as fast as memory allows."""
 
-import importlib
+import importlib.util
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -117,6 +117,8 @@ _LATER = {
     "onehop.streaming": "hops ingest",
     "onehop.tuner": "TuningResult tune",
 }
+# Names that raise an error where PyG is not installed.
+_OF_PYG = ("NeighborSampler", "loader")
 # The operators of exported programs, which are loaded from files and may run without PyG.
 _OPERATORS = (
     "onehop.integrations.pyg.associations.operator",
@@ -136,8 +138,9 @@ def _is_command() -> bool:
 
 
 def __dir__() -> list[str]:
-    """Return the public names, also those that are not imported yet."""
-    return [*__all__, "__version__"]
+    """Return the public names, also those that are not imported yet; none that needs PyG without PyG."""
+    missing = () if importlib.util.find_spec("torch_geometric") else _OF_PYG
+    return [*(name for name in __all__ if name not in missing), "__version__"]
 
 
 if not TYPE_CHECKING:  # A checker would take every name for an attribute.

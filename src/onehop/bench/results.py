@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from onehop.bench.stamp import stamp
+from onehop.errors import StorageError
 from onehop.storage import STANDARD_OUTPUT, write_text
 
 SCHEMA = 1
@@ -33,7 +34,8 @@ def write_json(
         complete: Whether these are all results; otherwise nothing is written to standard output yet.
 
     Raises:
-        StorageError: The file cannot be written; an earlier file stays unchanged.
+        StorageError: The file cannot be written, and an earlier file stays unchanged; or standard output is
+            closed.
     """
     if path is None or (path == STANDARD_OUTPUT and not complete):
         return
@@ -42,6 +44,8 @@ def write_json(
     stamped = {**stamp(), "rounds": least_and_most}
     text = json.dumps({"schema": SCHEMA, "command": command, "stamp": stamped, **content}, indent=2) + "\n"
     if path == STANDARD_OUTPUT:
+        if sys.stdout is None or sys.stdout.closed:
+            raise StorageError("--json: standard output is closed; give a file.")
         sys.stdout.write(text)
         sys.stdout.flush()
     else:

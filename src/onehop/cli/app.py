@@ -25,7 +25,7 @@ VERBS = {
     "reproduce": "Computes the figures of a published work that can be had here, beside the published ones.",
     "simulate": "Runs a graph on a simulated machine: the true result, and where time and energy go.",
 }
-_MODULES = {"explain": "run", "simulate": "simulated"}
+_MODULES = {"explain": "run"}
 
 
 class Verbs(Whole):

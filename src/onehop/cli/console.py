@@ -27,7 +27,7 @@ class _Results(Console):
             super().on_broken_pipe()
         self.quiet = True
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())  # Python flushes the stream once more when it ends
+        os.dup2(nowhere, self.file.fileno())  # Python flushes the stream once more when it ends
 
 
 def output(file: TextIO | None = None) -> Console:

@@ -109,8 +109,10 @@ def _typed(param: Any, typed: list[str]) -> str:
 def usage_sentence(error: Any) -> str:
     """Return one of Typer's errors, which concerns no single parameter, as a sentence."""
     sentence = str(error.format_message()).strip().rstrip(".")
-    where = "" if error.ctx is None else f"; {error.ctx.command_path} --help lists what there is"
-    return f"{sentence}{where}."
+    if error.ctx is None:
+        return f"{sentence}."
+    end = "" if sentence.endswith("?") else ";"
+    return f"{sentence}{end} {error.ctx.command_path} --help lists what there is."
 
 
 class Whole(TyperGroup):

@@ -106,7 +106,7 @@ def _begin(
             tell(
                 watched(tally, sampler), Seen(sampler, function_reports(counter)), time.perf_counter() - began
             )
-        except OnehopError as error:
+        except (OnehopError, OSError) as error:
             conclude(Text(f"onehop: {error}"), soft_wrap=True)
 
     at_end.callback(end)

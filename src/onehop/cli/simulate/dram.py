@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from onehop.cli.arguments.simulated import Dram as Options, timings
+from onehop.cli.arguments.simulate import Dram as Options, timings
 from onehop.cli.console import progress
 from onehop.cli.simulate import command_file
 from onehop.cli.simulate.experiment import Experiment, graph_facts, load_graph

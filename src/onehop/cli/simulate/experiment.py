@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from onehop import datasets
 from onehop.bench import graph_names, sources
 from onehop.bench.results import write_json
-from onehop.cli.arguments.simulate import OfGraphs, Shared
+from onehop.cli.arguments.experiment import OfGraphs, Shared
 from onehop.cli.console import Bar, output, progress
 from onehop.cli.simulate.values import Kinds, Values, assignment, told, variation
 from onehop.errors import ArgumentError, ConfigurationError

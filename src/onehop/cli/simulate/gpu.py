@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from onehop.cli.arguments.simulated import Gpu as Options
+from onehop.cli.arguments.simulate import Gpu as Options
 from onehop.cli.console import progress
 from onehop.cli.simulate.experiment import Experiment, graph_facts, load_graph
 from onehop.cli.simulate.values import Values, changed, kinds_of

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from onehop.bench.ndp_models import output_errors
-from onehop.cli.arguments.simulated import Ndp as Options
+from onehop.cli.arguments.simulate import Ndp as Options
 from onehop.cli.console import Bar, output, progress, set_threads
 from onehop.cli.simulate import command_file, ndp_sample, ndp_sweep
 from onehop.cli.simulate.experiment import Experiment, Loaded, graph_facts, load_graph

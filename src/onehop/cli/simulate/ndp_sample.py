@@ -8,7 +8,7 @@ from rich.console import RenderableType
 
 from onehop import datasets
 from onehop.bench.graph_names import TWIN
-from onehop.cli.arguments.simulate import OfGraphs
+from onehop.cli.arguments.experiment import OfGraphs
 from onehop.cli.console import Bar
 from onehop.cli.simulate.experiment import Loaded, graph_facts, load_graph
 from onehop.datasets.implicit_graph import ImplicitGraph

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from onehop.bench import near_bank
-from onehop.cli.arguments.simulated import PLANS, Pim as Options
+from onehop.cli.arguments.simulate import PLANS, Pim as Options
 from onehop.cli.choices import PIM_PLANS
 from onehop.cli.console import progress, set_threads
 from onehop.cli.simulate.experiment import Experiment, Loaded, graph_facts, load_graph
