@@ -73,8 +73,8 @@ class Work:
         """Log a warning with the columns that were not read."""
         if left_out:
             LOGGER.warning(
-                "%s: columns that are left out: %s. weight and edge_type (--weight and --type) name columns to "
-                "keep.",
+                "%s: columns that are left out: %s. weight and edge_type (--weight and --type) name "
+                "columns to keep.",
                 self._request.path,
                 ", ".join(left_out),
             )
