@@ -8,7 +8,7 @@ from onehop.bench import cases, limits, recipes, serving, variants
 from onehop.bench.peers import PEERS
 from onehop.cli import choices, demo
 from onehop.machines import dram, gpu, ndp, pim
-from onehop.machines.dram import command, layout, memory, requests, trace
+from onehop.machines.dram import command, command_file, layout, memory, requests, trace
 from onehop.machines.gpu.order import ORDERS
 from onehop.machines.pim.combination import KINDS
 from onehop.machines.pim.numbers import TORCH_TYPES
@@ -46,6 +46,7 @@ LISTS = {
     "DRAM_SCHEDULERS": (choices.DRAM_SCHEDULERS, command.SCHEDULERS),
     "DRAM_REFRESHES": (choices.DRAM_REFRESHES, command.REFRESHES[1:]),
     "DRAM_FORMATS": (choices.DRAM_FORMATS, trace.FORMATS),
+    "COMMAND_FILES": (choices.COMMAND_FILES, command_file._FORMS),
     "GPUS": (choices.GPUS, gpu.presets()),
     "GPU_ORDERS": (choices.GPU_ORDERS, ORDERS),
     "NDP_PRESETS": (choices.NDP_PRESETS, ndp.presets()),

@@ -87,6 +87,7 @@ DRAM_LAYOUTS = ("row_first", "bg_first", "mop4")
 DRAM_SCHEDULERS = ("fr_fcfs", "fr_fcfs_rows")
 DRAM_REFRESHES = ("all_bank", "same_bank")
 DRAM_FORMATS = ("load_store", "read_write")
+COMMAND_FILES = (".csv", ".trace")
 
 GPUS = ("a100_80gb", "gtx_1080_ti", "h100_80gb", "h200", "rtx_2080_ti", "rtx_3090")
 GPU_ORDERS = ("own", "random", "degree", "rcm", "community")

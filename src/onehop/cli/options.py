@@ -16,6 +16,7 @@ from onehop import extras, pictures, storage
 from onehop.bench import graph_names
 from onehop.bench.lists import names, numbers, one_of
 from onehop.cli import interrupts, printing
+from onehop.cli.choices import COMMAND_FILES
 from onehop.errors import ArgumentError, check_choice
 
 # Checks a value; the first argument is the option's name.
@@ -100,6 +101,13 @@ def _check_json(name: str, path: Path) -> None:
         storage.check(name, path)
 
 
+def _check_commands(name: str, path: Path) -> None:
+    if path.suffix not in COMMAND_FILES:
+        known = " or ".join(COMMAND_FILES)
+        raise ArgumentError(f"{name}: expected the name of a file that ends in {known}, got {path}.")
+    storage.check(name, path)
+
+
 def _check_graphs(name: str, text: str) -> None:
     for source in names(text):
         if source not in graph_names.BENCHMARK_GRAPHS:
@@ -145,7 +153,10 @@ Timeline = Annotated[Path | None, place("Write the timeline; ui.perfetto.dev ope
 Export = Annotated[Path | None, place("Write the requests to this file as well.")]
 Commands = Annotated[
     Path | None,
-    place("Write every DRAM command: .csv for DRAMPower, .trace as Ramulator 2.1 records them."),
+    place(
+        "Write every DRAM command: .csv for DRAMPower, .trace as Ramulator 2.1 records them.",
+        check=_check_commands,
+    ),
 ]
 Plot = Annotated[Path | None, place("Write a picture to this PNG, PDF or SVG file.", check=pictures.check)]
 PartsPlot = Annotated[

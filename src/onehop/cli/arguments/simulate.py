@@ -42,6 +42,11 @@ def timings(name: str, text: str) -> dict[str, int]:
     return clocks
 
 
+def _check_ranks(name: str, ranks: int) -> None:
+    if ranks < 1 or ranks & (ranks - 1):
+        raise ArgumentError(f"{name}: expected a power of two, got {ranks}.")
+
+
 def _check_faw(name: str, text: str) -> None:
     if text and text not in ("preset", "sheet") and not text.isdecimal():
         raise ArgumentError(f"{name}: expected preset, sheet, or clocks, got {text!r}.")
@@ -61,7 +66,7 @@ class Dram(Shared):
         str, choice(choices.DRAM_PRESETS, "", "--preset", also="a TOML file", metavar="NAME")
     ] = "DDR5_4800AN"
     pattern: Annotated[str, choice(choices.DRAM_PATTERNS, "One of ", metavar="NAME")] = "random"
-    run_bytes: Annotated[int, typer.Option(help="Contiguous bytes of a random run.")] = 64
+    run_bytes: Annotated[int, typer.Option(help="Contiguous bytes of a random run.", min=1)] = 64
     layout: Annotated[
         str,
         typer.Option(
@@ -70,17 +75,17 @@ class Dram(Shared):
             "'column:2,bank_group,bank,column,rank,row'.",
         ),
     ] = "row_first"
-    requests: Annotated[int, typer.Option(help="Bursts to read or write.")] = 200_000
+    requests: Annotated[int, typer.Option(help="Bursts to read or write.", min=1)] = 200_000
     op: Annotated[str, choice(choices.DRAM_OPERATIONS, "One of ", metavar="NAME")] = "read"
-    ranks: Annotated[int, typer.Option(help="Ranks behind one data bus, a power of two.")] = 1
+    ranks: Annotated[int, checked(_check_ranks, "Ranks behind one data bus, a power of two.")] = 1
     level: Annotated[str, choice(choices.DRAM_LEVELS, "How it is found: one of ", metavar="NAME")] = "command"
-    queue: Annotated[int, typer.Option(help="Requests that the controller chooses among.")] = 32
+    queue: Annotated[int, typer.Option(help="Requests that the controller chooses among.", min=1)] = 32
     scheduler: Annotated[str, choice(choices.DRAM_SCHEDULERS, "One of ", metavar="NAME")] = "fr_fcfs"
     refresh: Annotated[bool, typer.Option(help="Whether ranks are refreshed.")] = True
     refresh_mode: Annotated[str, choice(choices.DRAM_REFRESHES, "One of ", metavar="NAME")] = "all_bank"
     close_after: Annotated[
         int,
-        typer.Option(help="Accesses after which a row is closed: 1, closed pages; 0, open pages."),
+        typer.Option(help="Accesses after which a row is closed: 1, closed pages; 0, open pages.", min=0),
     ] = 0
     write_share: Annotated[
         float | None, typer.Option(help="Share of the runs that are written, in place of --op.")
