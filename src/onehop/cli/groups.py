@@ -74,13 +74,13 @@ class Verb(TyperCommand):
 
     def in_words(self, sentence: str, typed: list[str]) -> str:
         """Return an error's sentence with options, as they were typed, instead of arguments' names."""
-        found = _NAMES.match(sentence)
-        if found is None:
+        beginning = _NAMES.match(sentence)
+        if beginning is None:
             return sentence
-        options = [self._option(name, typed) for name in found[1].split(", ")]
+        options = [self._option(name, typed) for name in beginning[1].split(", ")]
         if None in options:
             return sentence
-        return ", ".join(map(str, options)) + sentence[found.end() :]
+        return ", ".join(map(str, options)) + sentence[beginning.end() :]
 
     def _option(self, name: str, typed: list[str]) -> str | None:
         """Return the option of an argument's name, or of an option's name without dashes."""
@@ -101,9 +101,9 @@ def _typed(param: Any, typed: list[str]) -> str:
     """Return the name under which a parameter was typed; its first name if it was not."""
     if param.param_type_name == "argument":
         return str(param.metavar or param.name).strip("[].")
-    given = {each.partition("=")[0] for each in typed}
+    words = {each.partition("=")[0] for each in typed}
     names: list[str] = [*param.opts, *param.secondary_opts]
-    return next((name for name in names if name in given), names[0])
+    return next((name for name in names if name in words), names[0])
 
 
 def usage_sentence(error: Any) -> str:

@@ -46,7 +46,7 @@ class Shared(Common):
     trace: Timeline = None
 
     def __post_init__(self) -> None:
-        varied, given = _names(self.sweep), _names(self.settings)
+        varied, fixed = _names(self.sweep), _names(self.settings)
         if varied and self.trace is not None:
             raise ArgumentError("trace: a sweep has no timeline; leave --trace or --sweep away.")
         if self.grid and (len(varied) != 2 or varied[0] == varied[1]):
@@ -54,7 +54,7 @@ class Shared(Common):
                 "grid: expected two --sweep of different names, whose values are combined, got "
                 f"{', '.join(varied) or 'none'}."
             )
-        for name in given:
+        for name in fixed:
             if name in varied:
                 raise ArgumentError(f"set, sweep: {name} is given by both; leave one of them away.")
 

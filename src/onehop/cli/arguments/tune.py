@@ -26,10 +26,10 @@ def read_widths(name: str, text: str) -> list[int]:
         return numbers(name, text)
     if not (first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last)):
         raise ArgumentError(f"{name}: expected FROM:TO with 1 <= FROM <= TO, or a list, got {text!r}.")
-    found = [int(first)]
-    while found[-1] * 2 <= int(last):
-        found.append(found[-1] * 2)
-    return found
+    columns = [int(first)]
+    while columns[-1] * 2 <= int(last):
+        columns.append(columns[-1] * 2)
+    return columns
 
 
 @dataclass(frozen=True)
