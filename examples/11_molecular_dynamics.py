@@ -3,8 +3,8 @@
     python examples/11_molecular_dynamics.py [--side 3] [--steps 50] [--channels 16] [--layers 2]
 
 The potential has the messages of NequIP, with scalars and vectors, and random weights: it shows how the parts
-fit together and what a step costs, not how copper behaves. Forces are the gradient of the energy, so the total
-energy stays constant. ASE is needed: pip install ase
+fit together and what a step costs, not how copper behaves. Forces are the gradient of the energy, so the
+total energy stays constant. ASE is needed: pip install ase
 """
 
 import argparse

@@ -1,5 +1,6 @@
 """Pictures: their kinds, their style, and paths that are refused before any work is done."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,10 +74,7 @@ def test_a_folder_without_permission_is_refused(tmp_path: Path, monkeypatch: pyt
 
 
 def test_matplotlib_is_asked_for_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> None:
-        raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-    monkeypatch.setattr("importlib.import_module", missing)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ConfigurationError, match=r"plot needs matplotlib, .* pip install 'onehop\[cli\]'"):
         pictures.check("plot", tmp_path / "bars.png")
 
@@ -97,8 +95,8 @@ def test_matplotlib_is_asked_for_first(tmp_path: Path, monkeypatch: pytest.Monke
 def test_verbs_refuse_a_plot_before_the_work(verb: tuple[str, ...], tmp_path: Path) -> None:
     result = onehop(*verb, "--plot", tmp_path / "plot.jpg")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith("onehop: plot: expected the name of a picture")
+    assert result.stderr.startswith("onehop: --plot: expected the name of a picture")
     (tmp_path / "file").touch()
     result = onehop(*verb, "--json", tmp_path / "file" / "found.json")
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith("onehop: json: cannot write")
+    assert result.stderr.startswith("onehop: --json: cannot write")

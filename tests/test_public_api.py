@@ -3,13 +3,13 @@
 import ast
 import importlib
 import inspect
+import re
 from pathlib import Path
 
 import onehop
 from tests.processes import run_anew
 
-# What the file itself imports.
-_OF_THE_FILE = {"Any", "Path", "TYPE_CHECKING"}
+ROOT = Path(__file__).resolve().parents[1]
 
 NAMES = {
     "ArgumentError",
@@ -56,32 +56,45 @@ NAMES = {
 }
 
 
-# Imported when they are first used.
-LATER = {"NeighborSampler", "RawMatrix", "TuningResult", "hops", "infer", "ingest", "loader", "tune"}
-
-
-def public_names() -> set[str]:
-    assert all(hasattr(onehop, name) for name in LATER)
-    return {
-        name
-        for name, value in vars(onehop).items()
-        if not name.startswith("_") and not inspect.ismodule(value)
-    }
+MODULES = {"datasets", "distributed", "errors", "files", "graph", "machines", "ops", "plans", "tuner"}
 
 
 def test_public_names_are_these() -> None:
-    assert public_names() - _OF_THE_FILE == NAMES
+    assert set(onehop.__all__) == NAMES | MODULES
+    assert sorted(dir(onehop)) == sorted([*NAMES, *MODULES, "__version__"])
+    for name in NAMES:
+        assert not inspect.ismodule(getattr(onehop, name)), name
+    for name in MODULES:
+        assert inspect.ismodule(getattr(onehop, name)), name
+
+
+def test_modules_are_those_of_the_reference() -> None:
+    pages = [path.read_text() for path in (ROOT / "docs" / "reference" / "api").glob("*.md")]
+    described = {name for page in pages for name in re.findall(r"^::: onehop\.([a-z]+)\.", page, re.M)}
+    assert described == MODULES
 
 
 def test_type_checkers_see_the_same_names() -> None:
     tree = ast.parse(Path(onehop.__file__).read_text())
     block = next(node for node in tree.body if isinstance(node, ast.If))
-    imported = [node for node in block.body if isinstance(node, ast.ImportFrom) and node.module != "onehop"]
-    assert {alias.asname for node in imported for alias in node.names} == NAMES
+    imported = [node for node in block.body if isinstance(node, ast.ImportFrom)]
+    assert {alias.name for node in imported for alias in node.names} == NAMES | MODULES
     for node in imported:
         for alias in node.names:
             home = importlib.import_module(str(node.module))
             assert getattr(onehop, alias.name) is getattr(home, alias.name), alias.name
+
+
+def test_names_are_there_without_an_import_of_their_own() -> None:
+    told = (
+        "import sys, onehop; "
+        "assert not {'onehop.distributed', 'onehop.tuner.search', 'onehop.machines.pim'} & set(sys.modules); "
+        "onehop.distributed.partition, onehop.datasets.twin, onehop.machines.pim.Machine, onehop.tuner.tune; "
+        "assert not hasattr(onehop, 'nothing') and not hasattr(onehop.machines, 'nothing'); "
+        "assert set(onehop.machines.__all__) <= {*dir(onehop.machines)}; "
+        "from onehop import *; assert tune is onehop.tune and machines is onehop.machines"
+    )
+    run_anew("-c", told, check=True)
 
 
 def test_operators_are_registered_by_the_import() -> None:
@@ -110,6 +123,14 @@ def test_the_command_imports_names_when_they_are_used() -> None:
     run_anew("-c", told, check=True)
 
 
+def test_every_name_that_dir_lists_is_there_without_pyg() -> None:
+    told = (
+        "import inspect, sys; sys.modules['torch_geometric'] = None; import onehop; "
+        "inspect.getmembers(onehop); assert 'loader' not in dir(onehop) and 'infer' in dir(onehop)"
+    )
+    run_anew("-c", told, check=True)
+
+
 def test_every_public_name_has_a_docstring() -> None:
     assert [name for name in sorted(NAMES) if not inspect.getdoc(getattr(onehop, name))] == []
 
@@ -123,5 +144,5 @@ def test_version_is_that_of_the_package() -> None:
     from importlib.metadata import version
 
     assert onehop.__version__ == version("onehop")
-    citation = Path(__file__).parents[1] / "CITATION.cff"
+    citation = ROOT / "CITATION.cff"
     assert f"\nversion: {onehop.__version__}\n" in citation.read_text()

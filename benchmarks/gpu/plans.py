@@ -32,7 +32,7 @@ from onehop.tables import Column, Table
 from onehop.tuner import tune
 from onehop.tuner.calls import Site
 from onehop.tuner.gpu.target import seconds_of
-from onehop.tuner.operations import GPU, operations
+from onehop.tuner.operations import GPU, Op, Reduction, operations
 
 Row = dict[str, Any]
 # What the untuned plan may take, at most, in tuned ones.
@@ -44,7 +44,7 @@ _SIZES = ((4, 64), (1, 64))
 # Random graphs have no communities for an order to find; twins have, and roads have neighbours.
 _GRAPHS = ("ogbn-arxiv", "pokec-regions", "city-roads-L", "twin:arxiv-communities", "twin:reddit")
 # What `tune` calls an operator.
-_OPERATORS = {
+_OPERATORS: dict[str, tuple[Op, Reduction]] = {
     "sum": ("aggregate", "sum"),
     "max": ("aggregate", "max"),
     "gat": ("gat", "sum"),

@@ -1,54 +1,95 @@
 """Neighbour aggregation for graph neural networks, as fast as memory allows."""
 
-import importlib
+import importlib.util
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onehop import files as files
-    from onehop.compiler.message import message as message
+    from onehop import datasets, distributed, errors, files, graph, machines, ops, plans, tuner
+    from onehop.compiler.message import message
     from onehop.errors import (
-        ArgumentError as ArgumentError,
-        BackendError as BackendError,
-        ConfigurationError as ConfigurationError,
-        FileFormatError as FileFormatError,
-        IndexRangeError as IndexRangeError,
-        MachineMemoryError as MachineMemoryError,
-        OnehopError as OnehopError,
+        ArgumentError,
+        BackendError,
+        ConfigurationError,
+        FileFormatError,
+        IndexRangeError,
+        MachineMemoryError,
+        OnehopError,
     )
-    from onehop.graph import Graph as Graph
-    from onehop.graph.identity import (
-        CacheInfo as CacheInfo,
-        cache_info as cache_info,
-        clear_cache as clear_cache,
-    )
-    from onehop.integrations.explain import Explanation as Explanation, explain as explain
-    from onehop.integrations.patch import (
-        Patch as Patch,
-        accelerate as accelerate,
-        autotune as autotune,
-        patch as patch,
-        patched as patched,
-        unpatch as unpatch,
-    )
-    from onehop.integrations.pyg.layerwise import infer as infer
-    from onehop.irreps.paths import TensorPaths as TensorPaths
-    from onehop.loaders.loader import loader as loader
-    from onehop.loaders.neighbor_sampler import NeighborSampler as NeighborSampler
-    from onehop.ops.aggregate import aggregate as aggregate
-    from onehop.ops.attention import attention as attention, gat as gat, gatv2 as gatv2
-    from onehop.ops.dropout import dropout as dropout
-    from onehop.ops.edge_softmax import edge_softmax as edge_softmax
-    from onehop.ops.extremum import extremum as extremum
-    from onehop.ops.fusedmm import fusedmm as fusedmm
-    from onehop.ops.rows import gather as gather, scatter as scatter
-    from onehop.ops.sddmm import sddmm as sddmm
-    from onehop.ops.streaming import RawMatrix as RawMatrix
-    from onehop.ops.tensor_product import tensor_product as tensor_product
-    from onehop.streaming import hops as hops, ingest as ingest
-    from onehop.tuner import TuningResult as TuningResult, tune as tune
+    from onehop.graph import Graph
+    from onehop.graph.identity import CacheInfo, cache_info, clear_cache
+    from onehop.integrations.explain import Explanation, explain
+    from onehop.integrations.patch import Patch, accelerate, autotune, patch, patched, unpatch
+    from onehop.integrations.pyg.layerwise import infer
+    from onehop.irreps.paths import TensorPaths
+    from onehop.loaders.loader import loader
+    from onehop.loaders.neighbor_sampler import NeighborSampler
+    from onehop.ops.aggregate import aggregate
+    from onehop.ops.attention import attention, gat, gatv2
+    from onehop.ops.dropout import dropout
+    from onehop.ops.edge_softmax import edge_softmax
+    from onehop.ops.extremum import extremum
+    from onehop.ops.fusedmm import fusedmm
+    from onehop.ops.rows import gather, scatter
+    from onehop.ops.sddmm import sddmm
+    from onehop.ops.streaming import RawMatrix
+    from onehop.ops.tensor_product import tensor_product
+    from onehop.streaming import hops, ingest
+    from onehop.tuner import TuningResult, tune
 
+__all__ = [
+    "ArgumentError",
+    "BackendError",
+    "CacheInfo",
+    "ConfigurationError",
+    "Explanation",
+    "FileFormatError",
+    "Graph",
+    "IndexRangeError",
+    "MachineMemoryError",
+    "NeighborSampler",
+    "OnehopError",
+    "Patch",
+    "RawMatrix",
+    "TensorPaths",
+    "TuningResult",
+    "accelerate",
+    "aggregate",
+    "attention",
+    "autotune",
+    "cache_info",
+    "clear_cache",
+    "datasets",
+    "distributed",
+    "dropout",
+    "edge_softmax",
+    "errors",
+    "explain",
+    "extremum",
+    "files",
+    "fusedmm",
+    "gat",
+    "gather",
+    "gatv2",
+    "graph",
+    "hops",
+    "infer",
+    "ingest",
+    "loader",
+    "machines",
+    "message",
+    "ops",
+    "patch",
+    "patched",
+    "plans",
+    "scatter",
+    "sddmm",
+    "tensor_product",
+    "tune",
+    "tuner",
+    "unpatch",
+]
 __version__ = "0.1.0"
 
 # In a checkout, pip has not checked the version of Python.
@@ -76,6 +117,8 @@ _LATER = {
     "onehop.streaming": "hops ingest",
     "onehop.tuner": "TuningResult tune",
 }
+# Names that raise an error where PyG is not installed.
+_OF_PYG = ("NeighborSampler", "loader")
 # The operators of exported programs, which are loaded from files and may run without PyG.
 _OPERATORS = (
     "onehop.integrations.pyg.associations.operator",
@@ -83,6 +126,8 @@ _OPERATORS = (
     "onehop.ops.dropout_in_programs",
 )
 _HOMES = {name: module for module, names in (_NAMES | _LATER).items() for name in names.split()}
+# The modules of the reference, which are imported on first use.
+_MODULES = ["datasets", "distributed", "errors", "files", "graph", "machines", "ops", "plans", "tuner"]
 
 
 def _is_command() -> bool:
@@ -92,20 +137,33 @@ def _is_command() -> bool:
     return Path(sys.argv[0]).name == "onehop"
 
 
-def __getattr__(name: str) -> Any:
-    """Import and return a public name or the file readers, if they are not imported yet."""
-    if name == "files":
-        return importlib.import_module("onehop.files")
-    if name not in _HOMES:
-        raise AttributeError(f"module 'onehop' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
-    return value
+def __dir__() -> list[str]:
+    """Return the public names, also those that are not imported yet; none that needs PyG without PyG."""
+    missing = () if importlib.util.find_spec("torch_geometric") else _OF_PYG
+    return [*(name for name in __all__ if name not in missing), "__version__"]
+
+
+if not TYPE_CHECKING:  # A checker would take every name for an attribute.
+
+    def __getattr__(name: str) -> Any:
+        """Import and return a public name or module that is not imported yet."""
+        if name in _MODULES:
+            return importlib.import_module(f"onehop.{name}")
+        if name not in _HOMES:
+            raise AttributeError(f"module 'onehop' has no attribute {name!r}")
+        value = globals()[name] = getattr(importlib.import_module(_HOMES[name]), name)
+        return value
+
+
+def _import_names() -> None:
+    """Import the names that programs may use at once, and the operators."""
+    importlib.import_module("onehop.torch_release")  # An older torch may lack what the others import.
+    for name, module in _HOMES.items():
+        if module in _NAMES:
+            globals()[name] = getattr(importlib.import_module(module), name)
+    for module in ("onehop.files", *_OPERATORS):
+        importlib.import_module(module)
 
 
 if not _is_command():
-    importlib.import_module("onehop.torch_release")  # An older torch may lack what the others import.
-    for _name in (*_HOMES, "files"):
-        if _HOMES.get(_name) not in _LATER:
-            __getattr__(_name)
-    for _name in _OPERATORS:
-        importlib.import_module(_name)
+    _import_names()

@@ -4,7 +4,7 @@ matplotlib is imported when a picture is drawn; the extra ``cli`` installs it.
 """
 
 import contextlib
-import importlib
+import importlib.util
 import os
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -53,7 +53,8 @@ def check(argument: str, path: str | os.PathLike[str]) -> None:
         StorageError: The file could not be written.
     """
     with extras.needed(argument, "cli"):
-        importlib.import_module("matplotlib")
+        if importlib.util.find_spec("matplotlib") is None:
+            raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
     _kind(argument, path)
     storage.check(argument, path)
 

@@ -10,6 +10,9 @@ from typing import BinaryIO
 
 from onehop.errors import FileFormatError, StorageError
 
+STANDARD_OUTPUT = Path("-")
+"""The path that means standard output, for command lines."""
+
 _ROOM = "Make room or give another place, and call again"
 _PERMISSION = "Give a place that this user may write to"
 _ADVICE = {

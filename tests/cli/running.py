@@ -14,7 +14,7 @@ def onehop(*arguments):
     Exceptions that the command did not expect are raised here.
     """
     words = [each.split() if isinstance(each, str) else [str(each)] for each in arguments]
-    result = CliRunner().invoke(app, list(chain.from_iterable(words)))
+    result = CliRunner().invoke(app, list(chain.from_iterable(words)), prog_name="onehop")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from onehop import Graph
-from onehop.cli import ingest as verb
+from onehop.cli.arguments.ingest import read_nodes
 from tests.cli.running import onehop, written
 
 
@@ -21,5 +21,5 @@ def test_ingest_makes_a_folder_and_lists_it(tmp_path):
 
 
 def test_numbers_of_nodes():
-    assert verb._nodes("7") == 7
-    assert verb._nodes("7, 9") == (7, 9)
+    assert read_nodes("nodes", "7") == 7
+    assert read_nodes("nodes", "7, 9") == (7, 9)

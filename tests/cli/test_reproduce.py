@@ -58,9 +58,9 @@ def test_of_all_works_the_headlines_are_printed_with_verdicts(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ("isplib --fit", "work: isplib has no simulator, so no configuration can be fitted"),
-        ("io-aware --fit", "work: io-aware has no simulator"),
-        ("all --fit", "work: expected one of"),
+        ("isplib --fit", "WORK: isplib has no simulator, so no configuration can be fitted"),
+        ("io-aware --fit", "WORK: io-aware has no simulator"),
+        ("all --fit", "WORK: all has no simulator"),
         ("grande --gpu nowhere.json", "--gpu: expected io-aware without --fit and --quick"),
         ("io-aware --quick --gpu nowhere.json", "--gpu: expected io-aware without"),
         ("io-aware --gpu nowhere.json", "nowhere.json"),

@@ -185,7 +185,7 @@ def test_a_report_that_cannot_be_written_is_said_and_leaves_the_exit_code(folder
     done = command(folder, "run", "--report", "out/report.json", "takes.py")
     assert done.returncode == 7
     assert "The script ran no layers" in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("onehop: json: cannot write")
+    assert done.stderr.splitlines()[-1].startswith("onehop: --json: cannot write")
 
 
 @pytest.mark.parametrize("place", ["theirs.py", "-m theirs", "-m pkg", "-m pkg.mod", "pkg", "-m other", "-"])

@@ -26,6 +26,26 @@ def test_written_in_blocks_of_rows(tmp_path: Path) -> None:
     assert "num_edges=3" in repr(graph)
 
 
+def test_names_of_a_graph_in_memory_have_the_same_meaning(tmp_path: Path) -> None:
+    edges = torch.tensor([[0, 1, 1, 3, 3, 3], [2, 2, 0, 2, 0, 0]])
+    graph = Graph.from_edge_index(edges, num_nodes=5)
+    kept = graph.save(tmp_path / "graph")
+    for name in ("num_src", "num_dst", "num_edges", "num_nodes"):
+        assert getattr(kept, name) == getattr(graph, name), name
+    for name in ("rowptr", "col", "in_degrees", "out_degrees"):
+        assert getattr(kept, name).tolist() == getattr(graph, name).tolist(), name
+    assert kept.out_degrees.dtype == graph.out_degrees.dtype == torch.int64
+    empty = Graph.from_edge_index(edges[:, :0], num_nodes=0).save(tmp_path / "empty")
+    assert (empty.num_nodes, empty.in_degrees.tolist(), empty.out_degrees.tolist()) == (0, [], [])
+
+
+def test_two_kinds_of_nodes_have_no_number_of_nodes(tmp_path: Path) -> None:
+    graph = Graph.from_edge_index(torch.tensor([[0, 1], [1, 0]]), size=(3, 2))
+    for each in (graph, graph.save(tmp_path / "graph")):
+        with pytest.raises(ArgumentError, match="3 sources and 2 destinations; use num_src or num_dst"):
+            _ = each.num_nodes
+
+
 def test_what_does_not_fit_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="have 2 edges, and it has 1 sources"):
         stored.write(tmp_path / "graph", 5, [(torch.tensor([2]), torch.tensor([1]))])

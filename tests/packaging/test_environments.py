@@ -110,9 +110,9 @@ def test_import_brings_in_no_optional_package(then: str, heavy: set[str]) -> Non
     assert imported & {"torch_geometric", "dgl", "triton", "numba", *EXTRA, *heavy} == set()
 
 
-@pytest.mark.parametrize("verb", ["info", "demo", "tune"])
-def test_without_torch(verb: str) -> None:
-    done = run_without("torch", program=command(verb))
+@pytest.mark.parametrize(("verb", "options"), [("info", ()), ("demo", ()), ("tune", ("--graph", "cora"))])
+def test_without_torch(verb: str, options: tuple[str, ...]) -> None:
+    done = run_without("torch", program=command(verb, *options))
     assert done.returncode == 2
     told = f"onehop: onehop {verb} needs torch, which is not installed: pip install 'onehop[cli]'."
     assert last_line(done) == told

@@ -15,9 +15,10 @@ from torch import Tensor
 
 from onehop import Graph, reference
 from onehop.errors import ArgumentError
+from onehop.ops.aggregate import Reduction
 
 # Operation -> reduce. "sum_backward" is forward and backward, with the gradient to x.
-OPERATIONS = {
+OPERATIONS: dict[str, Reduction] = {
     "sum": "sum",
     "weighted_sum": "sum",
     "mean": "mean",
@@ -99,7 +100,7 @@ class Case:
         """[N, F], the gradient of the result; None if only the forward pass is run."""
 
     @property
-    def reduce(self) -> str:
+    def reduce(self) -> Reduction:
         """The reduction: sum, mean, max or min."""
         return OPERATIONS[self.operation]
 

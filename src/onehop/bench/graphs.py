@@ -1,13 +1,14 @@
 """Graphs on which operators are measured: structure only, the same for every seed and machine."""
 
 from onehop.bench.cases import Workload
+from onehop.bench.graph_names import BENCHMARK_GRAPHS
 from onehop.datasets import chung_lu, grid
 from onehop.errors import ArgumentError
 
 # Nodes and directed edges of the symmetric random graphs.
 _RANDOM = {"arxiv": (169_343, 2_400_000), "reddit-mini": (58_000, 11_000_000), "cora": (2_708, 10_556)}
 _ROAD = (500, 500)
-GRAPHS = ("arxiv", "reddit-mini", "road", "cora")
+GRAPHS = BENCHMARK_GRAPHS
 
 
 def workload(name: str) -> Workload:

@@ -39,3 +39,22 @@ def numbers(option: str, text: str) -> list[int]:
     if not chosen:
         raise ArgumentError(f"{option}: expected at least one number.")
     return chosen
+
+
+def graph_sizes(option: str, text: str) -> list[tuple[int, int]]:
+    """Return nodes and edges of graphs from a list such as ``40:160,400:1600``.
+
+    Raises:
+        ArgumentError: An entry is not such a pair, or the list is empty.
+    """
+    pairs = []
+    for entry in names(text):
+        nodes, _, edges = entry.partition(":")
+        if not all(each.isdecimal() and int(each) > 0 for each in (nodes, edges)):
+            raise ArgumentError(
+                f"{option}: expected NODES:EDGES, both at least 1, with commas between them, got {entry!r}."
+            )
+        pairs.append((int(nodes), int(edges)))
+    if not pairs:
+        raise ArgumentError(f"{option}: expected at least one NODES:EDGES.")
+    return pairs

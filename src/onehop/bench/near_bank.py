@@ -19,6 +19,7 @@ from onehop.graph import Graph
 from onehop.machines.pim import Machine, PimPlan, PimReport, combination
 from onehop.machines.pim.combination import KINDS, combination_energy_nj
 from onehop.machines.pim.numbers import INTEGERS
+from onehop.ops.aggregate import Reduction, aggregate
 
 Aggregate = Callable[[Tensor], Tensor]
 
@@ -105,7 +106,7 @@ def run(machine: Machine, graph: Graph, network: Network, x: Tensor, plan: PimPl
     """Run a network on x [N, features], aggregating on a machine; ``plan`` None means the machine's plan."""
     reports: list[PimReport] = []
     scale = scales(graph) if network.kind == "gcn" else None
-    reduce = "mean" if network.kind == "sage" else "sum"
+    reduce: Reduction = "mean" if network.kind == "sage" else "sum"
 
     def on_machine(h: Tensor) -> Tensor:
         out, report = machine.aggregate(graph, h, plan, reduce=reduce, src_scale=scale, dst_scale=scale)
@@ -113,8 +114,6 @@ def run(machine: Machine, graph: Graph, network: Network, x: Tensor, plan: PimPl
         return out
 
     def exact(h: Tensor) -> Tensor:
-        from onehop.ops import aggregate
-
         return aggregate(graph, h, reduce=reduce, src_scale=scale, dst_scale=scale)
 
     network.eval()

@@ -68,12 +68,17 @@ class Servers:
         spawning = multiprocessing.get_context("spawn")
         self._next = spawning.Value("q", 0)
         self._workers = []
-        for _ in range(processes):
-            here, there = spawning.Pipe()
-            worker = spawning.Process(target=_work, args=(there, self._next, threads), daemon=True)
-            worker.start()
-            there.close()
-            self._workers.append((worker, here))
+        # Ctrl-C reaches all processes; workers, which inherit this, leave it to this one to end them.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            for _ in range(processes):
+                here, there = spawning.Pipe()
+                worker = spawning.Process(target=_work, args=(there, self._next, threads), daemon=True)
+                worker.start()
+                there.close()
+                self._workers.append((worker, here))
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def __enter__(self) -> "Servers":
         return self
@@ -189,7 +194,6 @@ class _Server:
 
 def _work(orders: Connection, next_number: Any, threads: int) -> None:
     """Run the commands of the parent process until it closes the pipe."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent ends its workers
     torch.set_num_threads(threads)
     server = _Server(next_number)
     while True:

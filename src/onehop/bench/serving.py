@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 from onehop.bench.arrivals import Latencies, answered_a_second, latencies, poisson, requests_of_turn
-from onehop.bench.lists import names
 from onehop.bench.servers import Case, Servers
 from onehop.bench.timing import Ratio, Times, in_turns
 from onehop.errors import ArgumentError
@@ -112,25 +111,6 @@ class ServingResult:
 def gain(times: dict[str, Times]) -> Ratio | None:
     """Return PyG's time divided by onehop's; None if they were not timed."""
     return Ratio.of(times["pyg"], times["onehop"]) if times else None
-
-
-def sizes(text: str) -> list[tuple[int, int]]:
-    """Return nodes and edges of graphs from a list such as ``40:160,400:1600``.
-
-    Raises:
-        ArgumentError: An entry is not such a pair, or the list is empty.
-    """
-    pairs = []
-    for entry in names(text):
-        nodes, _, edges = entry.partition(":")
-        if not all(each.isdecimal() and int(each) > 0 for each in (nodes, edges)):
-            raise ArgumentError(
-                f"sizes: expected NODES:EDGES, both at least 1, with commas between them, got {entry!r}."
-            )
-        pairs.append((int(nodes), int(edges)))
-    if not pairs:
-        raise ArgumentError("sizes: expected at least one NODES:EDGES.")
-    return pairs
 
 
 def measure(servers: Servers, cases: Iterable[Case], load: Load) -> Iterator[ServingResult]:

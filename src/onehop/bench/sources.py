@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from onehop import datasets
-from onehop.bench import graphs
+from onehop.bench import graph_names, graphs
 from onehop.bench.cases import Workload
 from onehop.bench.recipes import recipe
 from onehop.bench.tasks import LearningTask
@@ -22,9 +22,6 @@ _PUBLIC = (20, 500 / 2_708, 1_000 / 2_708)
 # Widths for models without their own graph, and for models whose authors chose no width.
 WIDTHS = (32, 128)
 _BENCHMARK_GRAPHS = tuple((name, False) for name in graphs.GRAPHS)
-TWIN = "twin:"
-GRAPH_HELP = "A file, or pyg:NAME, ogb:NAME or twin:NAME."
-BENCHMARK_HELP = f"One of {', '.join(graphs.GRAPHS)}; or a file, pyg:NAME, ogb:NAME or twin:NAME."
 
 
 def dataset(
@@ -38,7 +35,7 @@ def dataset(
     """Load the data set that ``source`` names.
 
     Args:
-        source: A file, ``pyg:NAME``, ``ogb:NAME`` or ``twin:NAME``.
+        source: A file, ``twin:NAME``, ``pyg:NAME`` or ``ogb:NAME``; or a twin's name alone.
         progress: Called with the current step and the share that is done.
         seed: Seed of a twin.
         scale: Multiplies a twin's numbers of nodes and edges.
@@ -48,28 +45,14 @@ def dataset(
         ArgumentError: The kind or the name is unknown, the file does not exist, or the data set cannot be
             scaled.
     """
-    if scale != 1 and not source.startswith(TWIN):
+    source = graph_names.full("graph", source)
+    if scale != 1 and not source.startswith(graph_names.TWIN):
         raise ArgumentError(
             f"scale: only twins can be scaled, and {source!r} is none; leave --scale away or name a twin."
         )
     if source.startswith(datasets.PREFIXES):
         return datasets.load(source, seed, scale, progress, features=features)
-    if ":" in source and not Path(source).exists():
-        raise ArgumentError(
-            f"graph: expected a file or one of {', '.join(f'{prefix}NAME' for prefix in datasets.PREFIXES)}, "
-            f"got {source!r}."
-        )
-    if not Path(source).exists():
-        raise ArgumentError(
-            f"graph: there is no file {source!r}. Generated graphs are twin:NAME, with one of "
-            f"{', '.join(datasets.names())}."
-        )
     return datasets.from_file(source)
-
-
-def training_set(source: str, progress: datasets.Progress | None = None) -> datasets.Dataset:
-    """Load a data set as :func:`dataset` does; a benchmark graph's bare name means its twin."""
-    return dataset(f"{TWIN}{source}" if source in graphs.GRAPHS else source, progress)
 
 
 def structure(source: str) -> Workload:
@@ -129,7 +112,7 @@ class ModelsOfGraph:
         """Load the task on the graph."""
         if self.is_own:
             return OWN[self.source](progress)
-        return LearningTask.of(training_set(self.source, progress))
+        return LearningTask.of(dataset(self.source, progress))
 
 
 def jobs(

@@ -1,32 +1,11 @@
-"""The command line: ``onehop demo``, ``onehop bench``, ``onehop info``, and others.
+"""The command line: ``onehop demo``, ``onehop bench``, ``onehop info``, and others."""
 
-This file imports no package of the extra ``cli``, so that it can report that the extra is missing.
-"""
+import importlib
 
-import sys
-
-from onehop import extras
-from onehop.cli.exit_codes import BAD_REQUEST, INTERRUPTED
-from onehop.cli.script import Handover
-from onehop.errors import ConfigurationError
+from onehop.cli import interrupts
 
 
 def main() -> None:
-    """Run the command line and end the process."""
-    hook = sys.excepthook
-    try:
-        with extras.needed("the command onehop", "cli"):
-            from onehop.cli.app import app
-    except ConfigurationError as error:
-        sys.stderr.write(f"onehop: {error}\n")
-        sys.exit(BAD_REQUEST)
-    except KeyboardInterrupt:
-        sys.stderr.write("onehop: interrupted.\n")
-        sys.exit(INTERRUPTED)
-    try:
-        app(prog_name="onehop")
-    except Handover as handover:
-        program = handover.program
-    sys.excepthook = hook  # Typer has set its own hook.
-    # This runs outside of the handler above, where errors of the program would have a context.
-    program.run()
+    """Run the command line and end the process; Ctrl-C ends it with one sentence from here on."""
+    interrupts.end_at_once()
+    importlib.import_module("onehop.cli.entry").run()

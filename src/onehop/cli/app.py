@@ -1,17 +1,19 @@
 """The verbs, each imported when it is called, and the handling of errors."""
 
+import contextlib
 import importlib
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 
 import onehop
-from onehop import extras
 from onehop.cli.exit_codes import BAD_REQUEST, INTERRUPTED
-from onehop.cli.groups import Whole
+from onehop.cli.groups import UsageError, Verb, Whole, usage_sentence
+from onehop.cli.interrupts import SENTENCE
 from onehop.errors import OnehopError
 
-# Help texts of the verbs for --help; importing the verbs' modules, and with them torch, would take seconds.
+# Help texts of the verbs for --help.
 VERBS = {
     "run": "Runs an unedited script under the patch, and then says what each class of its layers did.",
     "explain": "Runs an unedited script under the patch, and then says how its layers ran.",
@@ -27,9 +29,10 @@ _MODULES = {"explain": "run"}
 
 
 class Verbs(Whole):
-    """Imports a verb when it is called; prints errors that users can correct as one sentence.
+    """Imports a verb's arguments when it is called; prints errors that users can correct as one sentence.
 
-    Any other error is a bug in onehop, and its traceback is shown.
+    The verb's work, which needs torch, is imported after its arguments were read. Any other error is a bug in
+    onehop, and its traceback is shown.
     """
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -40,8 +43,7 @@ class Verbs(Whole):
         """Return a verb's command; None if there is no such verb."""
         if cmd_name not in VERBS:
             return None
-        with extras.needed(f"onehop {cmd_name}", "cli"):
-            module = importlib.import_module(f"onehop.cli.{_MODULES.get(cmd_name, cmd_name)}")
+        module = importlib.import_module(f"onehop.cli.arguments.{_MODULES.get(cmd_name, cmd_name)}")
         command = typer.main.get_command(_application(cmd_name, module))
         command.name = cmd_name
         return command
@@ -50,21 +52,37 @@ class Verbs(Whole):
         """Return each verb with its help."""
         return list(VERBS.items())
 
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:
+        """Read the options that precede the verb."""
+        with _refusing():
+            return super().make_context(*args, **kwargs)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         try:
-            return super().invoke(ctx)
+            with _refusing():
+                return super().invoke(ctx)
         except KeyboardInterrupt as error:
-            typer.echo("onehop: interrupted.", err=True)
+            typer.echo(SENTENCE, err=True)
             raise typer.Exit(INTERRUPTED) from error
-        except OnehopError as error:
-            sentence = str(error)
-        except FileNotFoundError as error:
-            sentence = str(error) if error.filename is None else f"{error.filename}: no such file."
-        except (PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError) as error:
-            sentence = f"{error.filename}: cannot be read or written ({error.strerror})."
-        typer.echo(f"onehop: {sentence}", err=True)
-        raise typer.Exit(BAD_REQUEST)
+
+
+@contextlib.contextmanager
+def _refusing() -> Iterator[None]:
+    """Print an error that users can correct as one sentence, and end with the code of a bad request."""
+    try:
+        yield
+        return
+    except UsageError as error:
+        sentence = usage_sentence(error)
+    except OnehopError as error:
+        sentence = str(error)
+    except FileNotFoundError as error:
+        sentence = str(error) if error.filename is None else f"{error.filename}: no such file."
+    except (PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError) as error:
+        sentence = f"{error.filename}: cannot be read or written ({error.strerror})."
+    typer.echo(f"onehop: {sentence}", err=True)
+    raise typer.Exit(BAD_REQUEST)
 
 
 def _application(verb: str, module: Any) -> typer.Typer:
@@ -73,13 +91,13 @@ def _application(verb: str, module: Any) -> typer.Typer:
     if group is not None:
         return group
     single = typer.Typer(add_completion=False, rich_markup_mode=None)
-    single.command(context_settings=getattr(module, "SETTINGS", None))(getattr(module, verb))
+    single.command(cls=Verb, context_settings=getattr(module, "SETTINGS", None))(getattr(module, verb))
     return single
 
 
 app = typer.Typer(
     cls=Verbs,
-    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     help="Neighbour aggregation for graph neural networks, as fast as memory allows.",

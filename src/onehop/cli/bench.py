@@ -1,139 +1,37 @@
 """``onehop bench``: measures operators, models and limits, and compares each with its baselines."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from rich.console import Console
 
-from onehop.bench import graphs, limits, models, ops, peers, plots, report, serving, sources, variants
-from onehop.bench.cases import OPERATIONS, WIDTHS
-from onehop.bench.lists import names, numbers, one_of
-from onehop.bench.recipes import PUBLISHED, RECIPES, SERVED
+from onehop.bench import limits, models, ops, peers, plots, report, serving, sources, variants
+from onehop.bench.cases import OPERATIONS
+from onehop.bench.lists import graph_sizes, names, numbers, one_of
+from onehop.bench.recipes import RECIPES, SERVED
 from onehop.bench.results import write_json
 from onehop.bench.servers import Case, Servers
 from onehop.bench.sources import jobs
 from onehop.bench.stamp import cores, machine_line
+from onehop.cli.arguments.bench import Limits, Models, Ops, Serve
 from onehop.cli.console import begin, progress
-from onehop.cli.groups import group
-from onehop.cli.options import Json, PartsPlot, Plot, Rounds, Threads, command
 from onehop.tables import Table
 
 Results = Sequence[ops.CaseResult | models.ModelResult]
 
-app = group("Measures against peers in the same process, in turns, results checked first.")
 # A peer that has used this many seconds on a case is measured only three times.
 BUDGET_S = 5.0
 # Exit code if onehop's own results are wrong.
 WRONG = 1
-_GRAPHS = f"With commas: {', '.join(graphs.GRAPHS)}; a file; pyg:NAME, ogb:NAME or twin:NAME."
 
 
-@dataclass(frozen=True)
-class Ops:
-    """Options of ``bench ops``."""
-
-    graph_names: Annotated[str, typer.Option("--graphs", help=_GRAPHS)] = ",".join(graphs.GRAPHS)
-    widths: Annotated[str, typer.Option(help="Feature columns, with commas.")] = ",".join(map(str, WIDTHS))
-    cases: Annotated[str, typer.Option(help=f"With commas, or all: {', '.join(OPERATIONS)}.")] = "all"
-    against: Annotated[
-        str, typer.Option("--peers", help=f"With commas, or all: {', '.join(peers.PEERS)}.")
-    ] = "all"
-    rounds: Rounds = 7
-    threads: Threads = None
-    json: Json = None
-    plot: Plot = None
-
-
-@dataclass(frozen=True)
-class Models:
-    """Options of ``bench models``."""
-
-    graph_names: Annotated[
-        str | None,
-        typer.Option(
-            "--graphs", help=f"{_GRAPHS} By default published models have their own, the others all of these."
-        ),
-    ] = None
-    model_names: Annotated[
-        str,
-        typer.Option(
-            "--models",
-            help=f"With commas, or all: {', '.join(RECIPES)}. The first {len(PUBLISHED)} are published, and "
-            "trained as their authors do; the others have two layers and no dropout.",
-        ),
-    ] = ",".join(PUBLISHED)
-    hidden: Annotated[
-        str | None,
-        typer.Option(help="Widths between the layers, with commas; by default the authors', or 32,128."),
-    ] = None
-    ablation: Annotated[str, typer.Option(help=f"With commas: {', '.join(variants.ABLATIONS)}.")] = ""
-    further: Annotated[
-        str, typer.Option("--variants", help=f"Further ways, with commas: {', '.join(variants.FURTHER)}.")
-    ] = ""
-    against: Annotated[
-        str, typer.Option("--peers", help=f"With commas, or all: {', '.join(variants.PEERS)}.")
-    ] = "all"
-    rounds: Rounds = 3
-    threads: Threads = None
-    json: Json = None
-    plot: Plot = None
-    parts_plot: PartsPlot = None
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Options of ``bench limits``."""
-
-    widths: Annotated[str, typer.Option(help="Row lengths in float32, multiples of 16, with commas.")] = (
-        ",".join(map(str, limits.ROW_FLOATS))
-    )
-    graph: Annotated[
-        str | None,
-        typer.Option(help="Also gather in this graph's own order, and aggregate: as one of --graphs."),
-    ] = None
-    megabytes: Annotated[
-        int | None, typer.Option(help="Size of buffers; by default sixteen times the last cache.", min=1)
-    ] = None
-    rounds: Rounds = 7
-    threads: Threads = None
-    json: Json = None
-    plot: Plot = None
-
-
-@dataclass(frozen=True)
-class Serve:
-    """Options of ``bench serve``."""
-
-    model_names: Annotated[
-        str, typer.Option("--models", help=f"With commas, or all: {', '.join(SERVED)}.")
-    ] = "all"
-    sizes: Annotated[str, typer.Option(help="Nodes and edges of a request's graph, with commas.")] = ",".join(
-        f"{nodes}:{edges}" for nodes, edges in serving.SIZES
-    )
-    rate: Annotated[
-        float | None,
-        typer.Option(help="Requests that arrive in a second; half of what PyG can answer by default."),
-    ] = None
-    processes: Annotated[
-        int | None, typer.Option(help="Worker processes; one a core, at most 2, by default.", min=1)
-    ] = None
-    threads: Annotated[int, typer.Option(help="Threads of each worker process.", min=1)] = 1
-    seconds: Annotated[float, typer.Option(help="About how long each measurement lasts.")] = 0.3
-    seed: Annotated[int, typer.Option(help="Of parameters, requests and arrivals.", min=0)] = 0
-    rounds: Rounds = 3
-    json: Json = None
-    plot: Plot = None
-
-
-@app.command("ops")
-@command
 def bench_ops(options: Ops) -> None:
     """Time operators in float32: sum, weighted sum, mean, max, min, and sum with its backward pass."""
-    widths, named = numbers("widths", options.widths), names(options.graph_names)
+    widths, named = numbers("widths", options.widths), names(options.graphs)
     operations = one_of("cases", options.cases, tuple(OPERATIONS))
     chosen = peers.choose(None if options.against == "all" else names(options.against))
     cases = list(product(operations, widths))
@@ -156,13 +54,11 @@ def bench_ops(options: Ops) -> None:
     _judge(results)
 
 
-@app.command("models")
-@command
 def bench_models(options: Models) -> None:
     """Time whole training epochs (forward, backward, Adam) of PyG models; losses are compared first."""
     chosen = one_of("models", options.model_names, tuple(RECIPES))
     widths = None if options.hidden is None else numbers("hidden", options.hidden)
-    planned = jobs(chosen, None if options.graph_names is None else names(options.graph_names), widths)
+    planned = jobs(chosen, None if options.graphs is None else names(options.graphs), widths)
     against = None if options.against == "all" else names(options.against)
     ways = variants.choose(names(options.ablation), against, names(options.further))
     console = begin(options.threads)
@@ -176,8 +72,9 @@ def bench_models(options: Models) -> None:
             for result in models.measure(task, job.cases, ways, options.rounds):
                 results.append(result)
                 # Done after each model, so that an interrupted run keeps what it has measured.
-                write_json(options.json, "bench models", {"results": [r.to_dict() for r in results]})
+                write_json(options.json, "bench models", _content(results), complete=False)
                 bar.advance(f"{result.graph}, {result.model} {result.hidden} done")
+    write_json(options.json, "bench models", _content(results))
     parts = [report.parts_table(results)] if any(r.breakdown for r in results) else []
     _finish(console, results, report.models_table(results), *parts)
     _draw(options.plot, plots.plot_models, results)
@@ -185,8 +82,6 @@ def bench_models(options: Models) -> None:
     _judge(results)
 
 
-@app.command("limits")
-@command
 def bench_limits(options: Limits) -> None:
     """Measure memory bandwidth, an upper limit for aggregation: streaming, and random rows by length."""
     widths = limits.row_lengths(numbers("widths", options.widths))
@@ -218,39 +113,41 @@ def bench_limits(options: Limits) -> None:
     _judge(sums)
 
 
-@app.command("serve")
-@command
 def bench_serve(options: Serve) -> None:
     """Time PyG models on the CPU, with a new graph per request: latencies at a rate, and requests per second.
 
     Worker processes answer one request at a time under torch.inference_mode(), alternately with PyG alone and
     with onehop.patch(). Latencies count from the arrival of a request, so they include waiting time.
     """
-    chosen, sizes = one_of("models", options.model_names, SERVED), serving.sizes(options.sizes)
+    chosen, sizes = one_of("models", options.model_names, SERVED), graph_sizes("sizes", options.sizes)
     load = serving.Load(options.rate, options.seconds, options.rounds, options.seed)
     cases = [Case(model, *size, serving.WIDTH, options.seed) for size in sizes for model in chosen]
     processes = min(cores(), 2) if options.processes is None else options.processes
+    asked = {
+        "processes": processes,
+        "threads_a_process": options.threads,
+        "seconds": options.seconds,
+        "seed": options.seed,
+    }
     console = begin(options.threads)
     results: list[serving.ServingResult] = []
     with progress(len(cases), still=True) as bar, Servers(processes, options.threads) as servers:
         bar.describe(f"starting {_count(processes, 'worker')}")
         for result in serving.measure(servers, cases, load):
             results.append(result)
-            content = {
-                "processes": processes,
-                "threads_a_process": options.threads,
-                "seconds": options.seconds,
-                "seed": options.seed,
-                "results": [r.to_dict() for r in results],
-            }
-            write_json(options.json, "bench serve", content)
+            write_json(options.json, "bench serve", {**asked, **_content(results)}, complete=False)
             bar.advance(f"{result.where} done")
+    write_json(options.json, "bench serve", {**asked, **_content(results)})
     workers = f"{_count(processes, 'worker')} of {_count(options.threads, 'thread')}"
     for part in (report.serving_table(results, workers), *report.serving_notes(results)):
         console.print(part)
     _draw(options.plot, plots.plot_serving, results)
     if any(result.is_wrong for result in results):
         raise typer.Exit(WRONG)
+
+
+def _content(results: Sequence[Any]) -> dict[str, Any]:
+    return {"results": [result.to_dict() for result in results]}
 
 
 def _count(number: int, word: str) -> str:

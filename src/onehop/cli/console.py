@@ -1,25 +1,53 @@
 """Consoles: results go to standard output; progress, and reports on scripts, go to standard error."""
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+import torch
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from onehop.bench.stamp import commit, machine_line
-from onehop.cli.options import set_threads
+from onehop.cli import printing
 
 # The width if the output is not a terminal, for example a file, so that tables are not cut.
 _FILE_WIDTH = 160
 
 
+class _Results(Console):
+    """A console that falls silent, if files get the results too, when nothing reads what it prints."""
+
+    def on_broken_pipe(self) -> None:
+        """End the process, or stay silent from now on."""
+        if not printing.now().lasts:
+            super().on_broken_pipe()
+        self.quiet = True
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.file.fileno())  # Python flushes the stream once more when it ends
+
+
 def output(file: TextIO | None = None) -> Console:
-    """Return the console for results, on standard output unless a file is given."""
-    console = Console(highlight=False, file=file)
-    return console if console.is_terminal else Console(highlight=False, file=file, width=_FILE_WIDTH)
+    """Return the console for results, on standard output unless a file is given.
+
+    Results go to standard error if the verb's JSON goes to standard output, and nowhere with ``--quiet``.
+    """
+    now = printing.now()
+    if file is None and now.on_errors:
+        file = sys.stderr
+    console = _Results(highlight=False, file=file, quiet=now.quiet)
+    if not console.is_terminal:
+        console.width = _FILE_WIDTH
+    return console
+
+
+def set_threads(threads: int | None) -> None:
+    """Set torch's number of threads, which onehop uses too; None leaves it."""
+    if threads is not None:
+        torch.set_num_threads(threads)
 
 
 def begin(threads: int | None) -> Console:
@@ -56,7 +84,7 @@ def conclude(*parts: RenderableType, soft_wrap: bool = False) -> None:
 
 @contextmanager
 def progress(total: int | None = None, what: str = "", still: bool = False) -> Iterator["Bar"]:
-    """Show a progress bar while the block runs.
+    """Show a progress bar on a terminal while the block runs, unless the verb is quiet.
 
     Args:
         total: Number of steps; None means unknown.
@@ -64,14 +92,16 @@ def progress(total: int | None = None, what: str = "", still: bool = False) -> I
         still: Whether the bar is drawn only when it changes. Otherwise it is drawn ten times a second, which
             takes time from other processes that are being measured.
     """
+    console = Console(stderr=True)
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        console=Console(stderr=True),
+        console=console,
         transient=True,
         auto_refresh=not still,
+        disable=printing.now().quiet or not console.is_terminal,
     ) as display:
         yield Bar(display, total, what, still)
 

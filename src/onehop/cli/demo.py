@@ -1,12 +1,8 @@
 """``onehop demo``: unchanged PyG models, alone and patched."""
 
-from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from onehop import sizes
-from onehop.bench import sources
 from onehop.bench.lists import one_of
 from onehop.bench.plots import plot_demo
 from onehop.bench.recipes import PUBLISHED, recipe
@@ -17,8 +13,9 @@ from onehop.bench.sources import ModelsOfGraph, jobs
 from onehop.bench.stamp import machine_line
 from onehop.bench.tasks import LearningTask
 from onehop.bench.variants import ONEHOP, PYG
+from onehop.cli.arguments.demo import Options
+from onehop.cli.choices import DEMO_WIDTH
 from onehop.cli.console import begin, progress
-from onehop.cli.options import Chart, Json, Threads
 from onehop.sizes import mebibytes
 from onehop.tables import Column, Table
 
@@ -39,44 +36,19 @@ TITLES = {
     "products-gcn": "GCN, products",
     "products-sage": "SAGE, products",
 }
-DEFAULT = ("ogb-gcn", "ogb-sage", "cora-gcn", "cora-gat", "gat")
-_WIDTH = 64
 # With PyG alone, an epoch of the published models takes many seconds; an epoch on Cora takes milliseconds.
 _PUBLISHED_EPOCHS, _ATTENTION_EPOCHS, _EPOCHS, _CORA_EPOCHS = 3, 2, 8, 100
 
 
-def demo(
-    graph: Annotated[
-        str | None,
-        typer.Option(
-            help=f"{sources.GRAPH_HELP} By default that of each model's authors, twin:arxiv for the others."
-        ),
-    ] = None,
-    model: Annotated[
-        str, typer.Option("--models", "--model", help=f"With commas, or all: {', '.join(TITLES)}.")
-    ] = ",".join(DEFAULT),
-    hidden: Annotated[
-        int | None,
-        typer.Option(help=f"Width between layers; by default the authors', {_WIDTH} for the others.", min=1),
-    ] = None,
-    epochs: Annotated[
-        int | None,
-        typer.Option(
-            help=f"Epochs of each training run; by default {_ATTENTION_EPOCHS} to {_CORA_EPOCHS}.", min=1
-        ),
-    ] = None,
-    threads: Threads = None,
-    plot: Chart = Path("onehop-demo.png"),
-    json: Json = None,
-) -> None:
-    """Trains plain PyG models with PyG alone and with onehop.patch(), and compares."""
-    models = one_of("models", model, tuple(TITLES))
-    console = begin(threads)
+def demo(options: Options) -> None:
+    """Train the models of ``onehop demo``; see :class:`Options`."""
+    models = one_of("models", options.models, tuple(TITLES))
+    console = begin(options.threads)
     tasks: list[LearningTask] = []
     rows: list[dict[str, Any]] = []
-    named = [graph] if graph else None
-    hiddens = [hidden] if hidden else None
-    for job in jobs(models, named, hiddens, elsewhere=[("arxiv", True)], widths=[_WIDTH]):
+    named = [options.graph] if options.graph else None
+    hiddens = [options.hidden] if options.hidden else None
+    for job in jobs(models, named, hiddens, elsewhere=[("arxiv", True)], widths=[DEMO_WIDTH]):
         with progress() as bar:
             task = job.load(bar.share)
         nodes, edges = task.x.size(0), task.edge_index.size(1)
@@ -86,7 +58,7 @@ def demo(
         for note in task.notes:
             console.print(f"Note: {note}.")
         tasks.append(task)
-        rows += _train(task, job, epochs)
+        rows += _train(task, job, options.epochs)
     console.print(Table(_COLUMNS, rows))
     before = max(row[variant]["loaded_bytes"] for row in rows for variant in ("pyg", "onehop"))
     console.print(
@@ -96,8 +68,9 @@ def demo(
         "accuracy is that on the test nodes."
     )
     graphs = ", ".join(dict.fromkeys(task.name for task in tasks))
-    plot_demo(rows, graphs, machine_line(), plot)
-    console.print(f"Chart: {plot}")
+    if options.plot is not None:
+        plot_demo(rows, graphs, machine_line(), options.plot)
+        console.print(f"Chart: {options.plot}")
     content = {
         "graph": graphs,
         "nodes": tasks[0].x.size(0),
@@ -106,7 +79,7 @@ def demo(
         "epochs": max(row["epochs"] for row in rows),
         "notes": [note for task in tasks for note in task.notes],
     }
-    write_json(json, "demo", {**content, "models": rows})
+    write_json(options.json, "demo", {**content, "models": rows})
 
 
 def _length(model: str, job: ModelsOfGraph) -> int:

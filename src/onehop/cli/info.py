@@ -6,10 +6,9 @@ import os
 import platform
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-import typer
 
 import onehop
 from onehop import config, native
@@ -17,8 +16,8 @@ from onehop.backends import backends
 from onehop.bench.results import write_json
 from onehop.bench.stamp import stamp
 from onehop.cli import condition
+from onehop.cli.arguments.info import Options
 from onehop.cli.console import output
-from onehop.cli.options import Json
 from onehop.errors import ConfigurationError
 from onehop.integrations.torch import kernels
 from onehop.kernels.products import KINDS, libraries
@@ -56,21 +55,15 @@ _SETTINGS: dict[str, Callable[[], object]] = {
 Lines = Iterator[tuple[str, str]]
 
 
-def info(
-    every: Annotated[
-        bool, typer.Option("--all", help="Also caches, backends, dense products, packages, all settings.")
-    ] = False,
-    measure: Annotated[bool, typer.Option(help="Measure the memory, in about two seconds.")] = True,
-    json: Json = None,
-) -> None:
-    """Prints what a report of an error needs, and what slows this machine, in ten lines."""
-    found = facts(measure)
+def info(options: Options) -> None:
+    """Print the facts of ``onehop info``; see :class:`Options`."""
+    found = facts(options.measure)
     console = output()
     console.print(condition.table(found))
-    for title, lines in _TABLES.items() if every else ():
+    for title, lines in _TABLES.items() if options.every else ():
         console.print()
         console.print(Table(PAIR, list(lines(found)), title))
-    write_json(json, "info", found)
+    write_json(options.json, "info", found)
 
 
 def facts(measure: bool = True) -> dict[str, Any]:

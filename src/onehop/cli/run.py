@@ -6,18 +6,18 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
-from typing import Annotated, NoReturn
+from pathlib import Path
+from typing import NoReturn
 
-import typer
 from rich.text import Text
 
 from onehop import config, sizes
 from onehop.bench.memory import peak_bytes
 from onehop.bench.results import write_json
+from onehop.cli.arguments.run import Explain, Run
 from onehop.cli.console import conclude
-from onehop.cli.options import Json, Report, command
 from onehop.cli.script import Handover, Script, at_end, script
 from onehop.cli.watching import Sampler, Seen, Tally, Watched, watched
 from onehop.errors import OnehopError
@@ -26,67 +26,29 @@ from onehop.integrations.explain import LayerReport, function_reports, reasons_l
 from onehop.integrations.patch import Patch, patch
 from onehop.integrations.rows import counted
 from onehop.integrations.selection import MODULES
+from onehop.storage import STANDARD_OUTPUT
 from onehop.tables import Column, Table
 
 _NO_LAYERS = "The script ran no layers of PyG or DGL."
 
 # Options that are passed as arguments to patch().
 _OF_PATCH = ("dropout", "products", "indexing", "reuse", "associate", "keep_memory")
-# Arguments after the script's name belong to the script.
-SETTINGS = {"allow_interspersed_args": False}
-
-Name = Annotated[str, typer.Argument(metavar="SCRIPT", help="The script, or with -m the module.")]
-Arguments = Annotated[
-    list[str] | None, typer.Argument(metavar="[ARGS]...", help="The script's own arguments.")
-]
-IsModule = Annotated[bool, typer.Option("-m", help="SCRIPT is a module, as after python -m.")]
-Only = Annotated[
-    str | None, typer.Option(help="Patch these classes of layers alone; with commas, such as GCNConv,pyg.")
-]
 
 
-@dataclass(frozen=True)
-class Options:
-    """Options of ``run``."""
-
-    name: Name
-    arguments: Arguments = None
-    module: IsModule = False
-    report: Report = None
-    only: Only = None
-    dropout: Annotated[
-        bool | None, typer.Option(help="Torch's dropout on onehop's kernels, with its numbers.")
-    ] = None
-    products: Annotated[bool | None, typer.Option(help="Linear steps in the fastest library at hand.")] = None
-    indexing: Annotated[
-        bool | None, typer.Option(help="Torch's large gathers and scatters on onehop's kernels.")
-    ] = None
-    reuse: Annotated[bool | None, typer.Option(help="Keep aggregates of features that do not change.")] = None
-    associate: Annotated[
-        bool | None, typer.Option(help="Multiply before or after aggregation, as is cheaper.")
-    ] = None
-    keep_memory: Annotated[bool | None, typer.Option(help="Keep freed memory in the process.")] = None
-
-
-@command
-def run(options: Options) -> None:
-    """Runs an unedited script under the patch, and then says what each class of its layers did.
-
-    Output, errors and exit code are the script's own. The tables go to standard error when Python ends. They
-    show the layers, the functions of torch and PyG that the patch serves, and the three largest parts of the
-    time that onehop does not run. Backward passes are counted separately.
-    """
+def run(options: Run) -> None:
+    """Run the script of ``onehop run``; see :class:`Run`."""
     # The script may change the current folder.
-    path = None if options.report is None else options.report.absolute()
+    path = _absolute(options.json)
 
     def tell(layers: list[Watched], seen: Seen, seconds: float) -> None:
         peak = peak_bytes()
         without = "; without the patch, which ONEHOP_DISABLE=1 forbids" if config.disabled() else ""
-        conclude(
-            *_tables(layers, seen),
-            *map(Text, [*reasons_line(each.row for each in layers), *_largest(seen)]),
-            Text(f"{seconds:.1f} s, {sizes.readable(peak)} at the peak{without}."),
-        )
+        if not options.quiet:
+            conclude(
+                *_tables(layers, seen),
+                *map(Text, [*reasons_line(each.row for each in layers), *_largest(seen)]),
+                Text(f"{seconds:.1f} s, {sizes.readable(peak)} at the peak{without}."),
+            )
         rows = [_as_json(each) for each in layers]
         functions = [{**asdict(each), "share": seen.share(each.name)} for each in seen.functions]
         others = [{"name": name, "share": share} for name, share in seen.others]
@@ -98,24 +60,25 @@ def run(options: Options) -> None:
     _begin(script(options.name, options.module, options.arguments or ()), place, tell)
 
 
-def explain(
-    name: Name, arguments: Arguments = None, module: IsModule = False, only: Only = None, json: Json = None
-) -> None:
-    """Runs an unedited script under the patch, and then says how its layers ran: plans, programs, reasons.
-
-    Output, errors and exit code are the script's own; the report goes to standard error when Python ends.
-    """
-    path = None if json is None else json.absolute()
+def explain(options: Explain) -> None:
+    """Run the script of ``onehop explain``; see :class:`Explain`."""
+    path = _absolute(options.json)
 
     def tell(layers: list[Watched], seen: Seen, seconds: float) -> None:
         functions = [Text(f"{each.name}: {each.text}") for each in seen.functions]
-        conclude(
-            *functions, *[Text(_explained(each.row)) for each in layers] or [Text(_NO_LAYERS)], soft_wrap=True
-        )
+        explained = [Text(_explained(each.row)) for each in layers] or [Text(_NO_LAYERS)]
+        if not options.quiet:
+            conclude(*functions, *explained, soft_wrap=True)
         rows = [{**_as_json(each), "program": each.row.program or None} for each in layers]
         write_json(path, "explain", {"layers": rows})
 
-    _begin(script(name, module, arguments or ()), partial(patch, only=_listed(only)), tell)
+    place = partial(patch, only=_listed(options.only))
+    _begin(script(options.name, options.module, options.arguments or ()), place, tell)
+
+
+def _absolute(path: Path | None) -> Path | None:
+    """Return a path that stays the same if the script changes the current folder."""
+    return path if path is None or path == STANDARD_OUTPUT else path.absolute()
 
 
 def _listed(only: str | None) -> list[str] | None:
@@ -146,7 +109,7 @@ def _begin(
             tell(
                 watched(tally, sampler), Seen(sampler, function_reports(counter)), time.perf_counter() - began
             )
-        except OnehopError as error:
+        except (OnehopError, OSError) as error:
             conclude(Text(f"onehop: {error}"), soft_wrap=True)
 
     at_end.callback(end)

@@ -6,7 +6,7 @@ A program is matched step by step, so the result depends on what it computes and
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -58,7 +58,7 @@ def rule_of(program: Program, reduce: str) -> Rule | None:
     return matcher.copies(values, reduce) or (matcher.attention(values) if reduce == "sum" else None)
 
 
-def _aggregated(graph: Graph, x: Tensor, weight: Tensor | None, reduce: str) -> Tensor:
+def _aggregated(graph: Graph, x: Tensor, weight: Tensor | None, reduce: Any) -> Tensor:
     """Reduces the sources' rows; complex rows become real rows, [real parts, imaginary parts]."""
     if not x.is_complex():
         return aggregate(graph, x, weight, reduce)

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -143,11 +143,12 @@ def _check(name: str, value: Any) -> None:
         raise ArgumentError(f"{name}: {WRAPPED}; call it outside.")
 
 
+Reduce = Literal["sum", "add", "mean", "max", "min", "var", "std"]
 _NAMES = {"add": "sum", **{name: name for name in PARTS}}
 
 
 def message(
-    graph: Graph, fn: Callable[..., Tensor], /, reduce: str | Sequence[str] = "sum", **operands: Any
+    graph: Graph, fn: Callable[..., Tensor], /, reduce: Reduce | Sequence[Reduce] = "sum", **operands: Any
 ) -> Tensor:
     """Compute a function of every edge's rows and reduce the results over each destination.
 

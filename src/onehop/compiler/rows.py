@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -120,7 +121,7 @@ class BlockRows(Rows):
         return _over(self._turned, rows, "sum")
 
 
-def _over(graph: Graph, rows: Tensor, reduce: str) -> Tensor:
+def _over(graph: Graph, rows: Tensor, reduce: Any) -> Tensor:
     """Aggregates rows, or single numbers, to [n, ...]."""
     if rows.dim() > 1:
         return aggregate(graph, rows, reduce=reduce)

@@ -8,7 +8,7 @@ from onehop.distributed.graph import DistributedGraph
 from onehop.distributed.loops import separated
 from onehop.distributed.splits import EdgeSplit
 from onehop.errors import ArgumentError
-from onehop.ops.aggregate import REDUCTIONS, aggregate as aggregate_here
+from onehop.ops.aggregate import REDUCTIONS, Reduce, aggregate as aggregate_here
 from onehop.ops.checks import check_vector
 
 # 16-bit partial sums would be rounded once more than a single sum.
@@ -19,7 +19,7 @@ def aggregate(
     graph: DistributedGraph,
     x: Tensor,
     weight: Tensor | None = None,
-    reduce: str = "sum",
+    reduce: Reduce = "sum",
     src_scale: Tensor | None = None,
     dst_scale: Tensor | None = None,
 ) -> Tensor:
@@ -117,7 +117,7 @@ def _by_rows(
     graph: DistributedGraph,
     x: Tensor,
     weight: Tensor | None,
-    reduce: str,
+    reduce: Reduce,
     src_scale: Tensor | None,
     dst_scale: Tensor | None,
 ) -> Tensor:

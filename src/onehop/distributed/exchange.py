@@ -6,7 +6,7 @@ that was recorded between the two also between their gradients.
 """
 
 from dataclasses import astuple, dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -179,13 +179,14 @@ class Rounded(PendingExchange):
         return rows.to(self._dtype)
 
 
-_MODES = {"exact": PendingExchange, "bfloat16": Rounded}
+HaloMode = Literal["exact", "bfloat16"]
+_MODES: dict[HaloMode, type[PendingExchange]] = {"exact": PendingExchange, "bfloat16": Rounded}
 
 
 class Halos:
     """Context manager that sets how halos of some exchanges arrive; see :meth:`DistributedGraph.halos`."""
 
-    def __init__(self, exchanges: list[Exchange], mode: str) -> None:
+    def __init__(self, exchanges: list[Exchange], mode: HaloMode) -> None:
         check_choice("mode", mode, _MODES)
         self._exchanges = exchanges
         self._kind = _MODES[mode]

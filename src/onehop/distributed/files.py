@@ -20,7 +20,7 @@ from torch import Tensor
 from onehop.distributed.division import Division, ListDivision, fingerprint
 from onehop.distributed.numbering import edges_of, grouped
 from onehop.distributed.part import ARRAYS, Part, edge_kind
-from onehop.distributed.partition import partition
+from onehop.distributed.partition import Method, partition
 from onehop.errors import ArgumentError, FileFormatError
 from onehop.graph import Graph
 from onehop.graph.stored import StoredGraph
@@ -126,7 +126,7 @@ def save(
     num_nodes: int | None = None,
     *,
     parts: int,
-    method: str = "auto",
+    method: Method = "auto",
     seed: int = 0,
     tensors: Mapping[str, Tensor | np.ndarray] | None = None,
     edge_tensors: Mapping[str, Tensor | np.ndarray] | None = None,

@@ -12,10 +12,11 @@ from torch import Tensor
 from onehop.distributed import files
 from onehop.distributed.agreement import gathered, introduce, place, same, together
 from onehop.distributed.edges import PartEdges
-from onehop.distributed.exchange import Exchange, Halos, Traffic
+from onehop.distributed.exchange import Exchange, HaloMode, Halos, Traffic
 from onehop.distributed.list_parts import part_of_nodes, part_of_two_sides
 from onehop.distributed.loops import looped_numbers, with_loops, without_loops
 from onehop.distributed.part import ARRAYS, Part
+from onehop.distributed.partition import Method
 from onehop.distributed.splits import Splits
 from onehop.errors import ArgumentError
 
@@ -73,7 +74,7 @@ class DistributedGraph:
         num_nodes: int | None = None,
         *,
         size: tuple[int, int] | None = None,
-        method: str = "auto",
+        method: Method = "auto",
         seed: int = 0,
         owner: Tensor | tuple[Tensor, Tensor] | None = None,
         group: dist.ProcessGroup | None = None,
@@ -207,7 +208,7 @@ class DistributedGraph:
         """Reset the counters to zero."""
         self.exchange.traffic = Traffic()
 
-    def halos(self, mode: str) -> Halos:
+    def halos(self, mode: HaloMode) -> Halos:
         """Return a context manager that decides how rows of other processes arrive; it can be reused.
 
         "exact" is the default. "bfloat16" rounds rows and their gradients before they are sent, so results

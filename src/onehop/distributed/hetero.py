@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import torch.distributed as dist
 from torch import Tensor
 
-from onehop.distributed.exchange import Exchange, Halos, Traffic
+from onehop.distributed.exchange import Exchange, HaloMode, Halos, Traffic
 from onehop.distributed.graph import DistributedGraph, LocalEdges
 from onehop.distributed.list_parts import divided_relations
-from onehop.distributed.partition import Relation
+from onehop.distributed.partition import Method, Relation
 
 
 class DistributedHeteroGraph:
@@ -48,7 +48,7 @@ class DistributedHeteroGraph:
         edge_index_dict: Mapping[Relation, Tensor],
         num_nodes_dict: Mapping[str, int],
         *,
-        method: str = "auto",
+        method: Method = "auto",
         seed: int = 0,
         owner: Mapping[str, Tensor] | None = None,
         group: dist.ProcessGroup | None = None,
@@ -84,7 +84,7 @@ class DistributedHeteroGraph:
         """The processes over which the graph is divided; None means all."""
         return next((graph.group for graph in self.relations.values()), None)
 
-    def halos(self, mode: str) -> Halos:
+    def halos(self, mode: HaloMode) -> Halos:
         """Return a context manager for the halos of all relations; see :meth:`DistributedGraph.halos`."""
         return Halos([graph.exchange for graph in self.relations.values()], mode)
 

@@ -11,7 +11,7 @@ from onehop.distributed.agreement import from_first, gathered, introduce, place,
 from onehop.distributed.division import ListDivision, fingerprint
 from onehop.distributed.numbering import inner_first
 from onehop.distributed.part import Part
-from onehop.distributed.partition import Relation, check_types, partition, partition_types
+from onehop.distributed.partition import Method, Relation, check_types, partition, partition_types
 from onehop.errors import ArgumentError
 from onehop.graph import Graph
 
@@ -22,7 +22,7 @@ _ENDS = 2
 def part_of_nodes(
     edge_index: Tensor,
     num_nodes: int | None,
-    method: str,
+    method: Method,
     seed: int,
     owner: Any,
     group: dist.ProcessGroup | None,
@@ -48,7 +48,7 @@ def part_of_two_sides(
     edge_index: Tensor,
     num_nodes: int | None,
     size: tuple[int, int],
-    method: str,
+    method: Method,
     seed: int,
     owner: Any,
     group: dist.ProcessGroup | None,
@@ -75,7 +75,7 @@ def part_of_two_sides(
 def divided_relations(
     edges: Mapping[Relation, Tensor],
     num_nodes: Mapping[str, int],
-    method: str,
+    method: Method,
     seed: int,
     owner: Mapping[str, Tensor] | None,
     group: dist.ProcessGroup | None,

@@ -1,6 +1,7 @@
 """Partitioning of nodes over processes: parts of equal work, with few rows to send between them."""
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -151,14 +152,15 @@ def _relieved(both: BothWays, part: Tensor, parts: int, kind: int, most: float) 
     return part
 
 
-METHODS = ("auto", "metis", "greedy", "streamed")
+Method = Literal["auto", "metis", "greedy", "streamed"]
+METHODS: tuple[Method, ...] = get_args(Method)
 
 # A streamed graph is read in at least this many blocks, each of at most this many edges; a block of more than
 # twice the mean is read in pieces.
 _BLOCKS, _BLOCK_EDGES = 256, 1 << 22
 
 
-def partition(graph: Graph | StoredGraph, parts: int, method: str = "auto", seed: int = 0) -> Tensor:
+def partition(graph: Graph | StoredGraph, parts: int, method: Method = "auto", seed: int = 0) -> Tensor:
     """Return the part of every node.
 
     Both rows and edges of the parts are balanced, to within a tenth if the graph allows that. "greedy" cuts
@@ -228,7 +230,7 @@ def partition_types(
     edges: Mapping[Relation, Tensor],
     num_nodes: Mapping[str, int],
     parts: int,
-    method: str = "auto",
+    method: Method = "auto",
     seed: int = 0,
 ) -> dict[str, Tensor]:
     """Return the part of every node of every type.

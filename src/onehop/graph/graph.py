@@ -19,7 +19,7 @@ from onehop.errors import ArgumentError
 from onehop.graph import build, dgl_edges, edges, folder as folders, placed, reading
 from onehop.graph.held import bytes_held, bytes_of_graph
 from onehop.graph.index import IndexRows, from_index
-from onehop.graph.orders import Orders, Reordering, reordered
+from onehop.graph.orders import Order, Orders, Reordering, reordered
 from onehop.graph.point_rows import PointRows, lengths_of, structures_of
 from onehop.graph.statistics import GraphStatistics
 from onehop.graph.streams import capturing
@@ -299,6 +299,15 @@ class Graph:
         return turned
 
     @property
+    def num_nodes(self) -> int:
+        """The number of nodes, if sources and destinations are the same nodes.
+
+        Raises:
+            ArgumentError: The graph has different numbers of sources and destinations.
+        """
+        return _num_nodes(self)
+
+    @property
     def in_degrees(self) -> Tensor:
         """The number of edges that end at each destination, [num_dst], int64."""
         return self.rowptr.diff()
@@ -319,7 +328,7 @@ class Graph:
         """Degrees and other statistics, computed on first use."""
         return GraphStatistics.of(self.csr)
 
-    def reorder(self, method: str = "community") -> "Reordering[Graph]":
+    def reorder(self, method: Order = "community") -> "Reordering[Graph]":
         """Return the graph with new node numbers, which are close for neighbours.
 
         Later operations on the renumbered graph become faster, in every library, but features, labels and
@@ -464,6 +473,32 @@ class StoredGraph(folders.StoredRows):
 
     __slots__ = ()
 
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes, if sources and destinations are the same nodes.
+
+        Raises:
+            ArgumentError: The graph has different numbers of sources and destinations.
+        """
+        return _num_nodes(self)
+
+    @property
+    def in_degrees(self) -> Tensor:
+        """The number of edges that end at each destination, [num_dst], int64."""
+        return torch.from_numpy(np.diff(self.rowptr))
+
+    @property
+    def out_degrees(self) -> Tensor:
+        """The number of edges that start at each source, [num_src], int64; every call reads all edges.
+
+        Raises:
+            FileFormatError: The files contradict each other.
+        """
+        degrees = torch.zeros(self.num_src, dtype=torch.int64, device="cpu")
+        for _, _, sources in self.blocks():
+            degrees += torch.bincount(sources, minlength=self.num_src)
+        return degrees
+
     def load(self) -> Graph:
         """Load the whole graph into memory.
 
@@ -473,6 +508,15 @@ class StoredGraph(folders.StoredRows):
         """
         rowptr, col = (torch.from_numpy(np.array(array)) for array in (self.rowptr, self.col))
         return Graph.from_csr(rowptr, col, self.num_src)
+
+
+def _num_nodes(graph: Graph | StoredGraph) -> int:
+    if graph.num_src != graph.num_dst:
+        raise ArgumentError(
+            f"num_nodes: the graph has {graph.num_src} sources and {graph.num_dst} destinations; use num_src "
+            "or num_dst."
+        )
+    return graph.num_dst
 
 
 def by_number(number: int) -> Graph:

@@ -7,7 +7,7 @@ graph.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -20,6 +20,8 @@ from onehop.processor import caches
 
 # The class of graphs, which is defined in a higher module.
 G = TypeVar("G")
+Order = Literal["degree", "rcm", "community", "metis"]
+"""The methods of :func:`node_orders`."""
 # Bytes of a row that are assumed for the METIS order: the rows of a part fit the L2 cache.
 _METIS_ROW_BYTES = 256
 _METIS_CACHE = 1 << 20

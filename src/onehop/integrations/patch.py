@@ -15,7 +15,7 @@ from onehop.errors import ArgumentError, ConfigurationError
 from onehop.integrations import in_force, memory, reports, session, tuning
 from onehop.integrations.in_force import Entry
 from onehop.integrations.selection import check_runner, select
-from onehop.integrations.session import Session
+from onehop.integrations.session import Session, TuneMode
 from onehop.loading import PATCH
 from onehop.machines.base import Machine
 from onehop.machines.common.ledger import Ledger
@@ -112,7 +112,7 @@ def patch(
     keep_memory: bool | None = None,
     reuse: bool | None = None,
     associate: bool | None = None,
-    tune: str | None = None,
+    tune: TuneMode | None = None,
     machine: Machine | None = None,
     backend: str | None = None,
     dropout: bool | None = None,
@@ -326,7 +326,7 @@ def autotune(function: Callable[P, R]) -> Callable[P, R]:
     return _patched_inside(function, "auto")
 
 
-def _patched_inside(function: Callable[P, R], tune: str | None) -> Callable[P, R]:
+def _patched_inside(function: Callable[P, R], tune: TuneMode | None) -> Callable[P, R]:
     if inspect.isgeneratorfunction(function) or inspect.iscoroutinefunction(function):
         raise ArgumentError(
             f"function: {function.__name__} is a generator or coroutine function, whose body runs later; "

@@ -6,7 +6,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import MutableMapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 from onehop import config
 from onehop.backends import is_machine
@@ -15,7 +15,8 @@ from onehop.errors import ArgumentError, check_choice
 from onehop.integrations.rows import Part, Row, building
 
 PYG, DGL, MACE, NEQUIP, TORCH = "pyg", "dgl", "mace", "nequip", "torch"
-TUNE_MODES = ("auto", "never")
+TuneMode = Literal["auto", "never"]
+TUNE_MODES: tuple[TuneMode, ...] = get_args(TuneMode)
 
 
 @dataclass(frozen=True, slots=True)

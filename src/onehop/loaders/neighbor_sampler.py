@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -86,8 +86,9 @@ with needed("onehop.NeighborSampler", "pyg"):
 
 # Names of the types in a graph with one type of nodes and edges.
 _NODE, _EDGE = "", ("", "", "")
-_SUBGRAPHS, _STRATEGIES = ("directional", "bidirectional", "induced"), ("uniform", "last")
-_METHODS = ("uniform", "labor")
+Method = Literal["uniform", "labor"]
+SubgraphType = Literal["directional", "bidirectional", "induced"]
+TemporalStrategy = Literal["uniform", "last"]
 
 
 class NeighborSampler(BaseSampler):  # type: ignore[misc]
@@ -146,19 +147,19 @@ class NeighborSampler(BaseSampler):  # type: ignore[misc]
         graph: Graph | StoredGraph | Mapping[EdgeType, Graph | StoredGraph],
         num_neighbors: Sequence[int] | Mapping[EdgeType, Sequence[int]],
         *,
-        method: str = "uniform",
+        method: Method = "uniform",
         replace: bool = False,
-        subgraph_type: str = "directional",
+        subgraph_type: SubgraphType = "directional",
         disjoint: bool = False,
-        temporal_strategy: str = "uniform",
+        temporal_strategy: TemporalStrategy = "uniform",
         node_time: Tensor | Mapping[str, Tensor] | None = None,
         edge_time: Tensor | Mapping[EdgeType, Tensor] | None = None,
         weight: Tensor | Mapping[EdgeType, Tensor] | None = None,
         seed: int | None = None,
     ) -> None:
-        check_choice("method", method, _METHODS)
-        check_choice("subgraph_type", subgraph_type, _SUBGRAPHS)
-        check_choice("temporal_strategy", temporal_strategy, _STRATEGIES)
+        check_choice("method", method, get_args(Method))
+        check_choice("subgraph_type", subgraph_type, get_args(SubgraphType))
+        check_choice("temporal_strategy", temporal_strategy, get_args(TemporalStrategy))
         temporal = node_time is not None or edge_time is not None
         _check_together(
             subgraph_type, weighted=weight is not None, by_node=node_time is not None, temporal=temporal

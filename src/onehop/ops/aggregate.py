@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Literal, get_args, overload
 
 import numpy as np
 import torch
@@ -23,14 +23,17 @@ from onehop.ops import streaming
 from onehop.ops.batching import Dims
 from onehop.ops.checks import check_features, check_graph
 from onehop.ops.extremum import extremum_of_rows
-from onehop.ops.factors import check_factors, check_multiply, factor_or_term, promoted
+from onehop.ops.factors import Multiply, check_factors, check_multiply, factor_or_term, promoted
 from onehop.ops.library import Context, Operator, run
 from onehop.ops.narrow_batches import in_columns
 from onehop.ops.narrow_heads import are_narrow, reduce_by_columns
 from onehop.ops.scipy_matrices import Array, SciPyMatrix, aggregated, is_scipy_matrix
 from onehop.ops.signals import on_signals
 
-REDUCTIONS = ("sum", "mean", "max", "min")
+Reduction = Literal["sum", "mean", "max", "min"]
+REDUCTIONS: tuple[Reduction, ...] = get_args(Reduction)
+Reduce = Reduction | Literal["add"]
+"""The values of ``reduce``; "add" means "sum", as in PyG."""
 
 # Features of these dtypes are added up in the same dtype.
 _PLAIN = (torch.float32, torch.float64)
@@ -46,11 +49,11 @@ def aggregate(
     graph: Graph,
     x: Tensor,
     weight: Tensor | None = None,
-    reduce: str = "sum",
+    reduce: Reduce = "sum",
     src_scale: Tensor | None = None,
     dst_scale: Tensor | None = None,
     *,
-    multiply: str = "mul",
+    multiply: Multiply = "mul",
     node_dim: int = 0,
     backend: str | None = None,
 ) -> Tensor: ...
@@ -59,11 +62,11 @@ def aggregate(
     graph: SciPyMatrix,
     x: Array,
     weight: Array | None = None,
-    reduce: str = "sum",
+    reduce: Reduce = "sum",
     src_scale: Tensor | None = None,
     dst_scale: Tensor | None = None,
     *,
-    multiply: str = "mul",
+    multiply: Multiply = "mul",
     backend: str | None = None,
 ) -> Array: ...
 @overload
@@ -71,7 +74,7 @@ def aggregate(
     graph: StoredGraph,
     x: Stored,
     weight: Stored | None = None,
-    reduce: str = "sum",
+    reduce: Reduce = "sum",
     src_scale: Tensor | None = None,
     dst_scale: Tensor | None = None,
     *,
@@ -82,11 +85,11 @@ def aggregate(
     graph: Graph | StoredGraph | SciPyMatrix,
     x: Tensor | Stored | Array,
     weight: Tensor | Stored | Array | None = None,
-    reduce: str = "sum",
+    reduce: Reduce = "sum",
     src_scale: Tensor | None = None,
     dst_scale: Tensor | None = None,
     *,
-    multiply: str = "mul",
+    multiply: Multiply = "mul",
     node_dim: int = 0,
     backend: str | None = None,
     out: str | os.PathLike[str] | None = None,

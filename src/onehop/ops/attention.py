@@ -2,7 +2,7 @@
 
 import math
 from functools import partial
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack, overload
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from onehop.graph import Graph, by_number
 from onehop.ops.attention_checks import (
     OPTIONS,
     AttentionOptions,
+    OptionsOfCalls,
     check_mask,
     check_operands,
     seeds_of,
@@ -24,6 +25,45 @@ from onehop.ops.library import Context, Operator, run
 from onehop.reference.attention import attention_formula
 
 
+@overload
+def gat(
+    graph: Graph,
+    x: Tensor,
+    score_src: Tensor,
+    score_dst: Tensor,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    *,
+    edge_score: Tensor | None = None,
+    return_attention_weights: Literal[False] = False,
+    **options: Unpack[OptionsOfCalls],
+) -> Tensor: ...
+@overload
+def gat(
+    graph: Graph,
+    x: Tensor,
+    score_src: Tensor,
+    score_dst: Tensor,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    *,
+    edge_score: Tensor | None = None,
+    return_attention_weights: Literal[True],
+    **options: Unpack[OptionsOfCalls],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def gat(
+    graph: Graph,
+    x: Tensor,
+    score_src: Tensor,
+    score_dst: Tensor,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    *,
+    edge_score: Tensor | None = None,
+    return_attention_weights: bool,
+    **options: Unpack[OptionsOfCalls],
+) -> Tensor | tuple[Tensor, Tensor]: ...
 def gat(
     graph: Graph,
     x: Tensor,
@@ -34,7 +74,7 @@ def gat(
     *,
     edge_score: Tensor | None = None,
     **options: Unpack[AttentionOptions],
-) -> Any:
+) -> Tensor | tuple[Tensor, Tensor]:
     """Graph attention with scores that are sums of numbers of both nodes (Velickovic et al., 2018).
 
     ``score[e] = leaky_relu(score_src[j] + score_dst[i] + edge_score[e])`` for each edge e = (j -> i) and
@@ -76,6 +116,45 @@ def gat(
     return _attend("gat", graph, (x, score_src, score_dst), edge_score, negative_slope, dropout, options)
 
 
+@overload
+def gatv2(
+    graph: Graph,
+    x_src: Tensor,
+    x_dst: Tensor,
+    att: Tensor,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    *,
+    edge: Edge | None = None,
+    return_attention_weights: Literal[False] = False,
+    **options: Unpack[OptionsOfCalls],
+) -> Tensor: ...
+@overload
+def gatv2(
+    graph: Graph,
+    x_src: Tensor,
+    x_dst: Tensor,
+    att: Tensor,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    *,
+    edge: Edge | None = None,
+    return_attention_weights: Literal[True],
+    **options: Unpack[OptionsOfCalls],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def gatv2(
+    graph: Graph,
+    x_src: Tensor,
+    x_dst: Tensor,
+    att: Tensor,
+    negative_slope: float = 0.2,
+    dropout: float = 0.0,
+    *,
+    edge: Edge | None = None,
+    return_attention_weights: bool,
+    **options: Unpack[OptionsOfCalls],
+) -> Tensor | tuple[Tensor, Tensor]: ...
 def gatv2(
     graph: Graph,
     x_src: Tensor,
@@ -86,7 +165,7 @@ def gatv2(
     *,
     edge: Edge | None = None,
     **options: Unpack[AttentionOptions],
-) -> Any:
+) -> Tensor | tuple[Tensor, Tensor]:
     """Graph attention whose scores depend on both ends jointly (Brody et al., 2022).
 
     ``score[e] = att . leaky_relu(x_src[j] + x_dst[i] + edge[e])`` for every edge e = (j -> i) and head,
@@ -128,6 +207,45 @@ def gatv2(
     return _attend("gatv2", graph, (x_src, x_dst, att), edge, negative_slope, dropout, options)
 
 
+@overload
+def attention(
+    graph: Graph,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    *,
+    edge: Edge | None = None,
+    return_attention_weights: Literal[False] = False,
+    **options: Unpack[OptionsOfCalls],
+) -> Tensor: ...
+@overload
+def attention(
+    graph: Graph,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    *,
+    edge: Edge | None = None,
+    return_attention_weights: Literal[True],
+    **options: Unpack[OptionsOfCalls],
+) -> tuple[Tensor, Tensor]: ...
+@overload
+def attention(
+    graph: Graph,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    *,
+    edge: Edge | None = None,
+    return_attention_weights: bool,
+    **options: Unpack[OptionsOfCalls],
+) -> Tensor | tuple[Tensor, Tensor]: ...
 def attention(
     graph: Graph,
     query: Tensor,
@@ -138,7 +256,7 @@ def attention(
     *,
     edge: Edge | None = None,
     **options: Unpack[AttentionOptions],
-) -> Any:
+) -> Tensor | tuple[Tensor, Tensor]:
     """Dot-product attention over a graph's edges, as in graph transformers (Shi et al., 2021).
 
     ``score[e] = scale * query[i] . (key[j] + edge[e])`` for every edge e = (j -> i) and head, ``weight``
@@ -186,7 +304,7 @@ def _attend(
     factor: float | None,
     dropout: float,
     options: AttentionOptions,
-) -> Any:
+) -> Tensor | tuple[Tensor, Tensor]:
     """Check the arguments of an operator, convert its operands to common dtypes and call it.
 
     Raises:

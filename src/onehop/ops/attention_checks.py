@@ -15,7 +15,15 @@ from onehop.ops.checks import FLOATS, check_features, elsewhere, not_dense
 _ROWS_OF_HEADS = 3
 
 
-class AttentionOptions(TypedDict, total=False):
+class OptionsOfCalls(TypedDict, total=False):
+    """The keyword arguments of :class:`AttentionOptions` that the type of the result does not depend on."""
+
+    edge_mask: Tensor | None
+    seed: int | None
+    backend: str | None
+
+
+class AttentionOptions(OptionsOfCalls, total=False):
     """Keyword arguments of :func:`gat`, :func:`gatv2` and :func:`attention`.
 
     Attributes:
@@ -37,13 +45,10 @@ class AttentionOptions(TypedDict, total=False):
         2.0
     """
 
-    edge_mask: Tensor | None
-    seed: int | None
     return_attention_weights: bool
-    backend: str | None
 
 
-OPTIONS = frozenset(AttentionOptions.__annotations__)
+OPTIONS = AttentionOptions.__optional_keys__
 
 
 def check_operands(

@@ -1,7 +1,7 @@
 """Max and min: ``onehop::extremum``, whose gradient is split among tied edges, and its gradient operator."""
 
 from functools import partial
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -17,15 +17,17 @@ from onehop.ops.library import Context, Operator, run
 from onehop.ops.signals import on_signals
 from onehop.reference.extremum import run_extremum
 
-TIES = ("share", "first", "last")
+Extreme = Literal["max", "min"]
+Ties = Literal["share", "first", "last"]
+TIES: tuple[Ties, ...] = get_args(Ties)
 
 
 def extremum(
     graph: Graph,
     x: Tensor,
     weight: Tensor | None = None,
-    reduce: str = "max",
-    ties: str = "share",
+    reduce: Extreme = "max",
+    ties: Ties = "share",
     *,
     node_dim: int = 0,
     backend: str | None = None,

@@ -1,6 +1,6 @@
 """Weights and scales of an aggregation: meaning, checks, and conversion to the kernels' dtypes."""
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -10,7 +10,8 @@ from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.ops.checks import check_head_weight, check_vector
 
-MULTIPLY = ("mul", "add", "sub", "copy", "sigmoid")
+Multiply = Literal["mul", "add", "sub", "copy", "sigmoid"]
+MULTIPLY: tuple[Multiply, ...] = get_args(Multiply)
 """The ways to combine a weight with its edge's message: the choices of ``aggregate(multiply=...)``."""
 
 

@@ -1,6 +1,7 @@
 """Products of the ends of edges and weighted sums in one pass: ``onehop::fusedmm``."""
 
 import math
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -12,11 +13,12 @@ from onehop.ops.checks import check_features, check_graph
 from onehop.ops.gradients import by_formula
 from onehop.ops.library import Context, Operator, run
 
-KERNELS = ("sigmoid", "tdist", "dot")
+Force = Literal["sigmoid", "tdist", "dot"]
+KERNELS: tuple[Force, ...] = get_args(Force)
 
 
 def fusedmm(
-    graph: Graph, dst: Tensor, src: Tensor, kernel: str, *, scale: float = 1.0, backend: str | None = None
+    graph: Graph, dst: Tensor, src: Tensor, kernel: Force, *, scale: float = 1.0, backend: str | None = None
 ) -> Tensor:
     """Weight every edge by a function of its ends, and sum over each destination's edges.
 

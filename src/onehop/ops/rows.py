@@ -15,9 +15,9 @@ from onehop.errors import ArgumentError, integer
 from onehop.graph import Graph
 from onehop.graph.handle import GraphInProgram, handle_of
 from onehop.graph.identity import remembered
-from onehop.ops.aggregate import AGGREGATE, REDUCTIONS, reduce_rows
+from onehop.ops.aggregate import AGGREGATE, REDUCTIONS, Reduce, reduce_rows
 from onehop.ops.checks import FLOATS, not_dense
-from onehop.ops.extremum import TIES, extremum
+from onehop.ops.extremum import TIES, Ties, extremum
 from onehop.ops.namespace import define
 
 # A reshape that autograd does not treat as a view.
@@ -63,9 +63,9 @@ def scatter(
     values: Tensor,
     index: Tensor,
     num_rows: int | None = None,
-    reduce: str = "sum",
+    reduce: Reduce = "sum",
     *,
-    ties: str = "share",
+    ties: Ties = "share",
     empty: float = 0.0,
     backend: str | None = None,
 ) -> Tensor:
@@ -120,7 +120,7 @@ def scatter(
     elif type(num_rows) is not int:
         num_rows = integer("num_rows", num_rows)
     graph: Any = graph_of_index(index, num_rows)
-    if reduce in ("sum", "mean") or (ties == "share" and not empty):
+    if reduce == "sum" or reduce == "mean" or (ties == "share" and not empty):
         return scattered(graph, values, reduce, backend or "")
     out = extremum(graph, _as_matrix(values), reduce=reduce, ties=ties, backend=backend)
     without = torch.bincount(index, minlength=num_rows).unsqueeze(1) == 0

@@ -4,14 +4,15 @@ Kernels take the components of an irrep first and its channels last, and keep ch
 from that is done for nodes, before and after the sum over edges, and is differentiated by torch.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
 from onehop.irreps import Irrep, TensorPaths
 
-LAYOUTS = ("mul_ir", "ir_mul")
+Layout = Literal["mul_ir", "ir_mul"]
+LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
 
 def components_first(x: Tensor, irreps: tuple[Irrep, ...]) -> Tensor:

@@ -25,7 +25,7 @@ from onehop.irreps.paths import of_text
 from onehop.ops.checks import FLOATS, check_features, check_graph, elsewhere, not_dense
 from onehop.ops.held_edges import of_edges, with_edges
 from onehop.ops.library import Context, Operator, run
-from onehop.ops.tensor_layouts import LAYOUTS, channels_first, components_first, mixed, unmixed
+from onehop.ops.tensor_layouts import LAYOUTS, Layout, channels_first, components_first, mixed, unmixed
 
 
 def tensor_product(
@@ -35,8 +35,8 @@ def tensor_product(
     weights: Tensor,
     paths: TensorPaths,
     *,
-    layout: str = "mul_ir",
-    out_layout: str | None = None,
+    layout: Layout = "mul_ir",
+    out_layout: Layout | None = None,
     backend: str | None = None,
 ) -> Tensor:
     """Multiply each source's features with its edge's spherical harmonics, and sum over each destination.

@@ -7,6 +7,7 @@ hop, at the point at which :func:`onehop.aggregate` resumes.
 import os
 import shutil
 from pathlib import Path
+from typing import Literal, get_args
 
 from torch import Tensor
 
@@ -22,8 +23,9 @@ from onehop.storage import writing
 from onehop.streaming.normalisation import SCALED, looped, scale_of
 from onehop.streaming.work_folder import NOTE, begin, confirm, features_of, finish, inputs_of, stamp
 
-NORMALISATIONS = ("gcn", "symmetric", "mean", "none")
-_KEPT = ("last", "all")
+Normalisation = Literal["gcn", "symmetric", "mean", "none"]
+NORMALISATIONS: tuple[Normalisation, ...] = get_args(Normalisation)
+Kept = Literal["last", "all"]
 # Share of the budget for the pieces of features that are mixed in.
 _PIECES = 0.05
 
@@ -34,9 +36,9 @@ def hops(
     count: int,
     out: str | os.PathLike[str],
     *,
-    normalise: str = "gcn",
+    normalise: Normalisation = "gcn",
     teleport: float = 0.0,
-    keep: str = "last",
+    keep: Kept = "last",
     memory: int | None = None,
 ) -> Path:
     """Aggregate several times, from disk to disk: ``h = (1 - teleport) * S h + teleport * x``.
@@ -116,7 +118,7 @@ def _check(graph: object, count: int, normalise: str, teleport: float, keep: str
         )
     if count < 1:
         raise ArgumentError(f"count: expected 1 or more hops, got {count}.")
-    for name, value, choices in (("normalise", normalise, NORMALISATIONS), ("keep", keep, _KEPT)):
+    for name, value, choices in (("normalise", normalise, NORMALISATIONS), ("keep", keep, get_args(Kept))):
         check_choice(name, value, choices)
     if not 0 <= teleport <= 1:
         raise ArgumentError(f"teleport: expected a probability, 0 to 1, got {teleport}.")

@@ -2,6 +2,7 @@
 
 import functools
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 
@@ -11,10 +12,13 @@ from onehop.errors import check_choice
 from onehop.tuner import calls
 from onehop.tuner.calls import Maker, Site
 
-REDUCTIONS = ("sum", "mean", "max", "min")
+Reduction = Literal["sum", "mean", "max", "min"]
+REDUCTIONS: tuple[Reduction, ...] = get_args(Reduction)
 # Values of ``op`` in `tune`.
-OPS = ("aggregate", "sddmm", "edge_softmax", "attention")
-GPU_OPS = (*OPS, "gat", "gatv2")
+CpuOp = Literal["aggregate", "sddmm", "edge_softmax", "attention"]
+OPS: tuple[CpuOp, ...] = get_args(CpuOp)
+Op = CpuOp | Literal["gat", "gatv2"]
+GPU_OPS: tuple[Op, ...] = (*OPS, "gat", "gatv2")
 FIELDS = (
     "prefetch", "prefetch_hint", "edges_per_item", "column_tile", "register_block", "nontemporal", "threads",
     "ordering", "storage",

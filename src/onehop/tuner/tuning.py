@@ -12,6 +12,7 @@ from onehop.graph import Graph
 from onehop.plans.entry import Tuned
 from onehop.tuner.cpu import CpuTarget
 from onehop.tuner.gpu.target import GpuTarget, gpu_device
+from onehop.tuner.operations import Op, Reduction
 from onehop.tuner.result import TuningInterrupted, TuningResult
 from onehop.tuner.run import Progress, ProgressReport, Run, Tactics, Task
 from onehop.tuner.search import Budget, Steps, finish
@@ -23,8 +24,8 @@ Target = CpuTarget | GpuTarget
 def tune(
     graph: Graph,
     width: int | Sequence[int] = 64,
-    op: str = "aggregate",
-    reduce: str = "sum",
+    op: Op = "aggregate",
+    reduce: Reduction = "sum",
     *,
     dtype: torch.dtype = torch.float32,
     backward: bool = True,

@@ -1,22 +1,16 @@
 """``onehop simulate dram``: bandwidth, rows and energy of a kind of traffic."""
 
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from onehop.bench import sources
-from onehop.bench.lists import names
+from onehop.cli.arguments.simulate import Dram as Options, timings
 from onehop.cli.console import progress
-from onehop.cli.options import Commands, Export, command
 from onehop.cli.simulate import command_file
-from onehop.cli.simulate.experiment import Experiment, Shared, graph_facts, load_graph
+from onehop.cli.simulate.experiment import Experiment, graph_facts, load_graph
 from onehop.cli.simulate.values import Values, changed, kinds_of
 from onehop.errors import ArgumentError
 from onehop.machines.common.trace import Trace
 from onehop.machines.dram import (
-    PRESETS,
     Access,
     Dram,
     DramReport,
@@ -28,17 +22,10 @@ from onehop.machines.dram import (
     read_trace,
     write_trace,
 )
-from onehop.machines.dram.command import REFRESHES, SCHEDULERS
-from onehop.machines.dram.layout import NAMES
-from onehop.machines.dram.memory import LEVELS
-from onehop.machines.dram.requests import OPERATIONS, PATTERNS, vector_reads
+from onehop.machines.dram.requests import vector_reads
 from onehop.machines.dram.timeline import timeline
-from onehop.machines.dram.trace import FORMATS
 from onehop.tables import Column, Table
 
-_LAYOUTS = (
-    f"{', '.join(NAMES)}, or fields from the lowest bits on, as 'column:2,bank_group,bank,column,rank,row'."
-)
 _OF_TRAFFIC = tuple(entry.name for entry in fields(Access))
 _OF_CONTROLLER = ("layout", "queue", "scheduler", "refresh", "refresh_mode", "close_after")
 # Figures of a report that a line of a sweep shows.
@@ -60,76 +47,10 @@ class _Case:
     access: Access
 
 
-@dataclass(frozen=True)
-class Options(Shared):
-    """Options of ``simulate dram``."""
-
-    preset_name: Annotated[str, typer.Option("--preset", help=f"{', '.join(PRESETS)}, or a TOML file.")] = (
-        "DDR5_4800AN"
-    )
-    pattern: Annotated[str, typer.Option(help=f"One of {', '.join(PATTERNS)}.")] = "random"
-    run_bytes: Annotated[int, typer.Option(help="Contiguous bytes of a random run.")] = 64
-    layout: Annotated[str, typer.Option(help=_LAYOUTS)] = "row_first"
-    requests: Annotated[int, typer.Option(help="Bursts to read or write.")] = 200_000
-    op: Annotated[str, typer.Option(help=f"One of {', '.join(OPERATIONS)}.")] = "read"
-    ranks: Annotated[int, typer.Option(help="Ranks behind one data bus, a power of two.")] = 1
-    level: Annotated[str, typer.Option(help=f"How it is found: one of {', '.join(LEVELS)}.")] = "command"
-    queue: Annotated[int, typer.Option(help="Requests that the controller chooses among.")] = 32
-    scheduler: Annotated[str, typer.Option(help=f"One of {', '.join(SCHEDULERS)}.")] = "fr_fcfs"
-    refresh: Annotated[bool, typer.Option(help="Whether ranks are refreshed.")] = True
-    refresh_mode: Annotated[str, typer.Option(help=f"One of {', '.join(REFRESHES[1:])}.")] = "all_bank"
-    close_after: Annotated[
-        int,
-        typer.Option(help="Accesses after which a row is closed: 1, closed pages; 0, open pages."),
-    ] = 0
-    write_share: Annotated[
-        float | None, typer.Option(help="Share of the runs that are written, in place of --op.")
-    ] = None
-    timing: Annotated[
-        str | None, typer.Option(metavar="NAME=CLOCKS,…", help="Timings other than the preset's, as faw=32.")
-    ] = None
-    graph: Annotated[
-        str | None,
-        typer.Option(
-            help="Read the vectors of this graph's edges instead, target by target, --requests bursts at "
-            f"most: {sources.GRAPH_HELP}",
-            show_default=False,
-        ),
-    ] = None
-    replay: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Serve the requests of this file instead.")
-    ] = None
-    export: Export = None
-    export_format: Annotated[str, typer.Option(help=f"One of {', '.join(FORMATS)}.")] = "load_store"
-    commands: Commands = None
-
-    @property
-    def requests_given(self) -> bool:
-        """Return whether requests come from a graph or a file instead of a random generator."""
-        return self.graph is not None or self.replay is not None
-
-    def case(self) -> _Case:
-        """Return the memory, and the traffic to generate."""
-        own = {name: getattr(self, name) for name in ("ranks", *_OF_CONTROLLER)}
-        memory = Memory(_device(self.preset_name, self.timing), **own)
-        return _Case(memory, Access(self.pattern, self.run_bytes, self.op, write_share=self.write_share))
-
-
-@command
 def dram(options: Options) -> None:
-    """Simulate DRAM alone: the time of a number of bursts, the rows that they find open, and the energy."""
-    drawn = options.case()
-    needs_commands = options.requests_given or options.trace is not None or options.commands is not None
-    if needs_commands and options.level != "command":
-        raise ArgumentError(
-            "level: expected command, which alone knows given requests, commands and timelines, got "
-            f"{options.level!r}."
-        )
-    if options.graph is not None and options.replay is not None:
-        raise ArgumentError("graph, replay: both are requests to be served; give one of them.")
+    """Simulate the memory of ``onehop simulate dram``; see :class:`Options`."""
+    drawn = _case_of(options)
     experiment = Experiment("dram", drawn, kinds_of(drawn), changed, options)
-    if experiment.swept and options.export is not None:
-        raise ArgumentError("export: a sweep has several lists of requests; leave --export or --sweep away.")
     for option, names_given in (("sweep", experiment.swept), ("set", experiment.values)):
         for name in names_given:
             if name in _OF_TRAFFIC and options.requests_given:
@@ -203,6 +124,14 @@ def dram(options: Options) -> None:
     )
 
 
+def _case_of(options: Options) -> _Case:
+    """Return the memory, and the traffic to generate."""
+    own = {name: getattr(options, name) for name in ("ranks", *_OF_CONTROLLER)}
+    memory = Memory(_device(options.preset_name, options.timing), **own)
+    access = Access(options.pattern, options.run_bytes, options.op, write_share=options.write_share)
+    return _Case(memory, access)
+
+
 def _traffic(options: Options, access: Access) -> str:
     """Return the traffic in words."""
     if options.graph is not None:
@@ -218,12 +147,7 @@ def _traffic(options: Options, access: Access) -> str:
 def _device(name: str, timing: str | None) -> Dram:
     """Return the preset's or file's device, with other timings if some were given."""
     device = load(name) if name.endswith(".toml") else preset(name)
-    clocks = {}
-    for entry in names(timing or ""):
-        key, equals, value = entry.partition("=")
-        if not equals or not value.isdecimal():
-            raise ArgumentError(f"--timing: expected names and clocks as faw=32,rcd=39, got {entry!r}.")
-        clocks[key] = int(value)
+    clocks = timings("timing", timing or "")
     return device.with_timing(**clocks) if clocks else device
 
 

@@ -2,19 +2,19 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-import typer
 from rich.console import RenderableType
 
 from onehop import datasets
-from onehop.bench import sources
+from onehop.bench import graph_names, sources
 from onehop.bench.results import write_json
+from onehop.cli.arguments.experiment import OfGraphs, Shared
 from onehop.cli.console import Bar, output, progress
-from onehop.cli.options import Json, Plot, Scale, Seed, Threads, Timeline, Width
 from onehop.cli.simulate.values import Kinds, Values, assignment, told, variation
-from onehop.errors import ArgumentError
+from onehop.errors import ArgumentError, ConfigurationError
 from onehop.graph import Graph
 from onehop.machines.common.report import plot_phases
 from onehop.machines.common.trace import Trace
@@ -22,44 +22,6 @@ from onehop.tables import Column, Table
 
 C = TypeVar("C")
 G = TypeVar("G", covariant=True)
-
-
-@dataclass(frozen=True)
-class Shared:
-    """Options of every verb; each verb's own options are in a subclass."""
-
-    scale: Scale = 1.0
-    width: Width = 256
-    seed: Seed = 0
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Another value of the plan or the machine; a wrong NAME is answered with all of them.",
-        ),
-    ] = None
-    sweep: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=A:B[:N]|A,B,...",
-            help="Vary a value, each by itself: A:B is A, 2A, 4A, ... and B; A:B:N is N values from A to B.",
-        ),
-    ] = None
-    grid: Annotated[
-        bool, typer.Option("--grid", help="Vary the values of two --sweep together, every pair.")
-    ] = False
-    json: Json = None
-    trace: Timeline = None
-
-
-@dataclass(frozen=True)
-class OfGraphs(Shared):
-    """Options of verbs that run a graph and draw the phases of its time."""
-
-    graph: Annotated[str, typer.Option(help=sources.GRAPH_HELP)] = "twin:arxiv-communities"
-    threads: Threads = None
-    plot: Plot = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +59,8 @@ def load_graph(source: str, options: Shared, bar: Bar) -> Loaded[Graph]:
     """
     found = sources.dataset(source, bar.share, options.seed, options.scale, features=False)
     columns = found.num_features
-    if source.startswith(sources.TWIN):
-        columns = datasets.num_features(source.removeprefix(sources.TWIN))
+    if source.startswith(graph_names.TWIN):
+        columns = datasets.num_features(source.removeprefix(graph_names.TWIN))
     bar.describe("building the graph")
     graph = Graph.from_edge_index(found.edge_index, num_nodes=found.num_nodes)
     return Loaded(graph, source, found.name, columns, found.num_classes)
@@ -143,26 +105,13 @@ class Experiment(Generic[C]):
         self.values = dict(assignment(text, kinds) for text in options.settings or [])
         swept = [variation(text, kinds) for text in options.sweep or []]
         self.swept = [name for name, _ in swept]
-        self._check()
-        self.case = change(case, self.values)
+        self.case = _named("set", partial(change, case, self.values))
         found = (
             [dict(zip(self.swept, pair, strict=True)) for pair in product(*(values for _, values in swept))]
             if options.grid
             else [point for name, values in swept for point in points(name, values)]
         )
-        self._cases = [(point, change(self.case, point)) for point in found]
-
-    def _check(self) -> None:
-        if self.swept and self._options.trace is not None:
-            raise ArgumentError("trace: a sweep has no timeline; leave --trace or --sweep away.")
-        if self._options.grid and (len(self.swept) != 2 or self.swept[0] == self.swept[1]):
-            raise ArgumentError(
-                "grid: expected two --sweep of different names, whose values are combined, got "
-                f"{', '.join(self.swept) or 'none'}."
-            )
-        for name in self.values:
-            if name in self.swept:
-                raise ArgumentError(f"set, sweep: {name} is given by both; leave one of them away.")
+        self._cases = [(point, _named("sweep", partial(change, self.case, point))) for point in found]
 
     def sweep(self, run: Callable[[C, Values], dict[str, Any]], bar: Bar) -> dict[str, Any]:
         """Run the sweep and return ``sweep`` or ``grid`` for the JSON, one line per case; {} without a sweep.
@@ -206,15 +155,27 @@ class Experiment(Generic[C]):
         if self.values:
             console.print("with " + ", ".join(f"{n}={told(v)}" for n, v in self.values.items()), markup=False)
             content = {**content, "set": self.values}
+        write_json(options.json, f"simulate {self._verb}", content)
         for part in shown:
             console.print(part, markup=False)
-        write_json(options.json, f"simulate {self._verb}", content)
         if options.trace is not None and timeline is not None:
             with progress(what="writing the timeline"):
                 timeline().write(options.trace)
         if picture is not None and isinstance(options, OfGraphs) and options.plot is not None:
             bars, title, machine = picture()
             plot_phases(bars, title, f"simulated: {machine}", options.plot)
+
+
+def _named(option: str, change: Callable[[], C]) -> C:
+    """Return a case with other values; errors name the option that gave the values.
+
+    Raises:
+        OnehopError: A value is out of range, of the class that the case's own error has.
+    """
+    try:
+        return change()
+    except (ArgumentError, ConfigurationError) as error:
+        raise type(error)(f"{option}: {str(error).removeprefix('plan: ')}") from error
 
 
 def _value_of(name: str) -> Callable[[Mapping[str, Any]], Any]:

@@ -2,18 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from onehop.bench import sources
+from onehop.cli.arguments.simulate import Gpu as Options
 from onehop.cli.console import progress
-from onehop.cli.options import command
-from onehop.cli.simulate.experiment import Experiment, Shared, graph_facts, load_graph
+from onehop.cli.simulate.experiment import Experiment, graph_facts, load_graph
 from onehop.cli.simulate.values import Values, changed, kinds_of
-from onehop.errors import ArgumentError, check_choice
 from onehop.graph import Graph
-from onehop.machines.gpu import MAPPINGS, ORDERS, Gpu, Kernel, gather, in_order, load, presets
+from onehop.machines.gpu import MAPPINGS, Gpu, Kernel, gather, in_order, load
 from onehop.tables import Column, Table
 
 _ITEM_BYTES = 4
@@ -33,21 +29,8 @@ class _Case:
     kernel: Kernel
 
 
-@dataclass(frozen=True)
-class Options(Shared):
-    """Options of ``simulate gpu``."""
-
-    graph: Annotated[str, typer.Option(help=sources.GRAPH_HELP)] = "twin:arxiv-communities"
-    gpu: Annotated[str, typer.Option(help=f"{', '.join(presets())}, or a TOML file.")] = "a100_80gb"
-    order: Annotated[str, typer.Option(help=f"Order of the nodes: one of {', '.join(ORDERS)}.")] = "own"
-
-
-@command
 def gpu(options: Options) -> None:
-    """Count the sectors that a sum's gathers fetch from memory on a GPU, for both mappings of its lanes."""
-    check_choice("order", options.order, ORDERS)
-    if options.trace is not None:
-        raise ArgumentError("trace: sectors are counted, and have no timeline; leave --trace away.")
+    """Count the sectors of ``onehop simulate gpu``; see :class:`Options`."""
     case = _Case(load(options.gpu), Kernel(MAPPINGS[0]))
     kinds = {name: kind for name, kind in kinds_of(case).items() if name != "mapping"}
     experiment = Experiment("gpu", case, kinds, changed, options)

@@ -1,32 +1,28 @@
 """``onehop simulate ndp``: aggregation on a near-rank machine."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.console import RenderableType
 
 from onehop.bench.ndp_models import output_errors
-from onehop.cli.console import Bar, output, progress
-from onehop.cli.options import Commands, command, set_threads
+from onehop.cli.arguments.simulate import Ndp as Options
+from onehop.cli.console import Bar, output, progress, set_threads
 from onehop.cli.simulate import command_file, ndp_sample, ndp_sweep
-from onehop.cli.simulate.experiment import Experiment, Loaded, OfGraphs, graph_facts, load_graph
-from onehop.errors import ArgumentError, check_choice
+from onehop.cli.simulate.experiment import Experiment, Loaded, graph_facts, load_graph
 from onehop.graph import Graph
 from onehop.graph.self_loops import with_self_loops
 from onehop.machines.common.trace import Trace
 from onehop.machines.ndp import (
     DESIGNS,
-    MODELS,
     LayerOutcome,
     Machine,
     Sample,
     layer_report,
     named_priors,
-    presets,
     run_model,
     toy,
     whole_report,
@@ -35,87 +31,12 @@ from onehop.machines.ndp.layer import LayerRun
 from onehop.machines.ndp.outcome import gain
 from onehop.machines.ndp.prior import PriorRun
 from onehop.machines.ndp.window_reads import sampled_reads
-from onehop.plans.ndp import HOST_ORDERS, MAPPINGS, TILINGS, NdpPlan
+from onehop.plans.ndp import NdpPlan
 from onehop.tables import Column, Table
 
-_COMPARED = ("baseline", "prior")
 
-
-@dataclass(frozen=True)
-class Options(OfGraphs):
-    """Options of ``simulate ndp``."""
-
-    layers: Annotated[
-        int,
-        typer.Option(help="Layers; with several, the first aggregates the graph's own features.", min=1),
-    ] = 1
-    model: Annotated[
-        str, typer.Option(help=f"Also a forward pass with the host's part, of --layers: {', '.join(MODELS)}.")
-    ] = ""
-    machine: Annotated[str, typer.Option(help=f"{', '.join(presets())}, or a TOML file.")] = "grande_16"
-    mapping: Annotated[str, typer.Option(help=f"{', '.join((*MAPPINGS, *_COMPARED))}, or FILE.py:CLASS.")] = (
-        "adaptive"
-    )
-    tile: Annotated[int, typer.Option(help="Targets that are worked on together.")] = 128
-    retile: Annotated[
-        str | None,
-        typer.Option(
-            help=f"How targets come into tiles: {', '.join(TILINGS)}. rows if not given, or index where a "
-            "sampled twin is too large to be made whole.",
-            show_default=False,
-        ),
-    ] = None
-    batch: Annotated[
-        int | None, typer.Option(help="Nodes listed before the units' lists are merged; default: a window's.")
-    ] = None
-    broadcast: Annotated[bool, typer.Option(help="Write bundles once a channel.")] = True
-    host_order: Annotated[
-        str,
-        typer.Option(
-            help="When the host reads outputs and writes finals, seen from the next window's bundles: "
-            f"{', '.join(HOST_ORDERS)}; or adaptive, the fastest of them."
-        ),
-    ] = "adaptive"
-    faw: Annotated[str, typer.Option(help="tFAW: preset, sheet, or clocks.")] = ""
-    self_loops: Annotated[bool, typer.Option(help="Give every node an edge to itself.")] = True
-    check: Annotated[
-        str,
-        typer.Option(
-            help="Check results on all targets for the chosen mapping, or on samples: full, sample."
-        ),
-    ] = "sample"
-    sample: Annotated[
-        int | None,
-        typer.Option(
-            metavar="RUNS",
-            help="Estimate from so many random runs of windows, with intervals, instead of simulating all: "
-            "for graphs too large, as twin:papers.",
-            min=2,
-            show_default=False,
-        ),
-    ] = None
-    commands: Commands = None
-    priors: Annotated[bool, typer.Option("--priors", help="Also prior machines by name.")] = False
-    gantt: Annotated[bool, typer.Option("--gantt", help="Print the schedules of a toy, and stop.")] = False
-
-    @property
-    def compared(self) -> bool:
-        """Return whether the mapping is the host or a prior machine, which serve as comparison."""
-        return self.mapping in _COMPARED
-
-    def columns(self, loaded: Loaded[Any]) -> list[int]:
-        """Return the numbers of columns before each layer, and after the last one."""
-        inner = [self.width] * (self.layers - 1)
-        return [loaded.num_features or self.width, *inner, loaded.num_classes or self.width]
-
-    def widths(self, loaded: Loaded[Any]) -> list[int]:
-        """Return the number of columns that each layer aggregates."""
-        return [self.width] if self.layers == 1 else self.columns(loaded)[:-1]
-
-
-@command
 def ndp(options: Options) -> None:
-    """Simulate aggregation on ranks of DRAM with near-data units: times, bytes and energy of each mapping."""
+    """Simulate the machine of ``onehop simulate ndp``; see :class:`Options`."""
     if options.gantt:
         output().print(toy.gantt(), markup=False)
         return
@@ -130,15 +51,7 @@ def ndp(options: Options) -> None:
         options.host_order,
     )
     experiment = ndp_sweep.experiment(_machine(options.machine, options.faw), plan, options)
-    check_choice("check", options.check, ("full", "sample"))
-    if options.model:
-        check_choice("model", options.model, MODELS)
     command_file.check(options.commands, experiment.swept, experiment.case.machine.memory.rank)
-    if options.commands is not None and options.compared:
-        raise ArgumentError(
-            f"commands: expected a mapping of this machine, whose ranks send them, got {options.mapping}; "
-            "omit --commands or --mapping."
-        )
     if options.sample is None:
         _whole(options, experiment)
     else:
@@ -147,14 +60,10 @@ def ndp(options: Options) -> None:
 
 def _sampled(options: Options, experiment: Experiment[ndp_sweep.Case], runs: int) -> None:
     """Estimate the times from random runs of windows."""
-    needing_all = {
-        name: getattr(options, name) for name in ("sweep", "model", "priors", "trace", "plot", "commands")
-    }
-    ndp_sample.refuse(**needing_all, mapping=options.compared)
     case = experiment.case
     with progress(what="loading the graph") as bar:
         loaded = ndp_sample.load(options, options.self_loops, bar)
-        sample, widths = Sample(runs, options.seed), options.widths(loaded)
+        sample, widths = Sample(runs, options.seed), _widths(options, loaded)
         estimates = ndp_sample.run(case.machine, loaded, widths, case.plan, sample, bar)
     experiment.finish(ndp_sample.shown(case.machine, estimates), estimates)
 
@@ -166,14 +75,14 @@ def _whole(options: Options, experiment: Experiment[ndp_sweep.Case]) -> None:
         loaded = load_graph(options.graph, options, bar)
         if options.self_loops:
             loaded = replace(loaded, graph=with_self_loops(loaded.graph))
-        structure, widths = loaded.graph, options.widths(loaded)
+        structure, widths = loaded.graph, _widths(options, loaded)
         bar.describe("timing all mappings")
         found = hardware.layers(structure, widths, plan)
         content: dict[str, Any] = whole_report(found)
         content |= experiment.sweep(ndp_sweep.line(structure, widths), bar)
         if options.model:
             bar.describe("timing the model")
-            columns = options.columns(loaded)
+            columns = _columns(options, loaded)
             ran = run_model(hardware, structure, options.model, columns, plan)
             content["model"] = {"widths": columns, **ran.as_dict()}
         if options.priors:
@@ -195,6 +104,17 @@ def _whole(options: Options, experiment: Experiment[ndp_sweep.Case]) -> None:
         lambda: _timeline(found),
         lambda: (_bars(found), title, hardware.name),
     )
+
+
+def _columns(options: Options, loaded: Loaded[Any]) -> list[int]:
+    """Return the numbers of columns before each layer, and after the last one."""
+    inner = [options.width] * (options.layers - 1)
+    return [loaded.num_features or options.width, *inner, loaded.num_classes or options.width]
+
+
+def _widths(options: Options, loaded: Loaded[Any]) -> list[int]:
+    """Return the number of columns that each layer aggregates."""
+    return [options.width] if options.layers == 1 else _columns(options, loaded)[:-1]
 
 
 def _machine(source: str, faw: str) -> Machine:

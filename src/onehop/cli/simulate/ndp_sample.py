@@ -7,12 +7,12 @@ from typing import Any
 from rich.console import RenderableType
 
 from onehop import datasets
-from onehop.bench.sources import TWIN
+from onehop.bench.graph_names import TWIN
+from onehop.cli.arguments.experiment import OfGraphs
 from onehop.cli.console import Bar
-from onehop.cli.simulate.experiment import Loaded, OfGraphs, graph_facts, load_graph
+from onehop.cli.simulate.experiment import Loaded, graph_facts, load_graph
 from onehop.datasets.implicit_graph import ImplicitGraph
 from onehop.datasets.twins import too_large
-from onehop.errors import ArgumentError
 from onehop.graph import Graph
 from onehop.graph.self_loops import with_self_loops
 from onehop.machines.ndp import Machine, NdpPlan, Sample, sampled_report
@@ -49,20 +49,6 @@ def run(
     edges = {key: value for key, value in content["layers"][0].items() if key.startswith("edges")}
     facts = {**graph_facts(loaded, edges["edges"]), **edges}
     return {**content, "graph": facts, "machine": hardware.config.to_toml()}
-
-
-def refuse(**options: object) -> None:
-    """Refuse options that need the whole graph.
-
-    Raises:
-        ArgumentError: One of these options was given.
-    """
-    for option, given in options.items():
-        if given:
-            raise ArgumentError(
-                f"sample, {option}: a sample estimates times, gains and shared reads, and {option} needs the "
-                f"whole graph; omit --{option} or --sample."
-            )
 
 
 def shown(hardware: Machine, content: dict[str, Any]) -> Iterator[RenderableType]:

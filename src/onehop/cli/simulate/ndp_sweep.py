@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass, fields
 from functools import partial
 from typing import Any
 
-from onehop.cli.simulate.experiment import Experiment, OfGraphs, one_by_one
+from onehop.cli.arguments.experiment import OfGraphs
+from onehop.cli.simulate.experiment import Experiment, one_by_one
 from onehop.cli.simulate.values import Values, changed, kinds_of
 from onehop.graph import Graph
 from onehop.machines.ndp import LayerOutcome, Machine

@@ -4,18 +4,18 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import torch
-import typer
 from torch import Tensor
 
 from onehop.bench import near_bank
-from onehop.cli.console import progress
-from onehop.cli.options import command, set_threads
-from onehop.cli.simulate.experiment import Experiment, Loaded, OfGraphs, graph_facts, load_graph
+from onehop.cli.arguments.simulate import PLANS, Pim as Options
+from onehop.cli.choices import PIM_PLANS
+from onehop.cli.console import progress, set_threads
+from onehop.cli.simulate.experiment import Experiment, Loaded, graph_facts, load_graph
 from onehop.cli.simulate.values import Values, changed, kinds_of, told
-from onehop.errors import ArgumentError, MachineMemoryError, check_choice
+from onehop.errors import ArgumentError, MachineMemoryError
 from onehop.graph import Graph
 from onehop.machines.common.report import times_table
 from onehop.machines.common.trace import Trace
@@ -27,11 +27,9 @@ from onehop.machines.pim import (
     host,
     load,
     preset,
-    presets,
     prior_art,
     tune,
 )
-from onehop.machines.pim.combination import KINDS
 from onehop.machines.pim.numbers import TORCH_TYPES
 from onehop.machines.pim.scheme import layout, suitable_grids
 from onehop.machines.pim.shapes import Shapes
@@ -39,9 +37,6 @@ from onehop.machines.pim.tuner import TuningResult
 from onehop.machines.pim.vary import TOGETHER, varied
 from onehop.tables import Column
 
-_PRIOR = ("grande", "gnnear", "gnmp", "sparsep")
-_PLANS = f"tuned, default, SPxDS such as 2x16, {', '.join(_PRIOR)}, or a JSON file that PimPlan.to_json wrote"
-_NAMED_PLANS = ("tuned", "default", *_PRIOR)
 # Features are small integers, so that sums in any dtype can be compared exactly.
 _LARGEST_FEATURE = 8
 _COLUMNS = (
@@ -59,38 +54,9 @@ class _Case:
     fixed: Values = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Options(OfGraphs):
-    """Options of ``simulate pim``."""
-
-    dtype: Annotated[str, typer.Option(help=f"In the machine: {', '.join(TORCH_TYPES)}.")] = "int32"
-    plan: Annotated[str, typer.Option(help=f"One of {_PLANS}.")] = "tuned"
-    machine: Annotated[str, typer.Option(help=f"One of {', '.join(presets())}, or a TOML file.")] = (
-        "upmem_v1a"
-    )
-    published: Annotated[
-        bool, typer.Option(help="Kernels and merge as PyGim published them: no improvements of ours.")
-    ] = False
-    host_too: Annotated[bool, typer.Option("--host", help="Measure torch on this machine beside it.")] = False
-    model: Annotated[str | None, typer.Option(help=f"A whole model: {', '.join(KINDS)}.")] = None
-    layers: Annotated[
-        int | None, typer.Option(help="Layers of the model; 2 if not given.", min=1, show_default=False)
-    ] = None
-
-
-@command
 def pim(options: Options) -> None:
-    """Compute sums on a near-bank machine such as UPMEM's: true sums, and the time they would have taken."""
+    """Compute the sums of ``onehop simulate pim``; see :class:`Options`."""
     set_threads(options.threads)
-    check_choice("dtype", options.dtype, TORCH_TYPES)
-    if options.model is not None:
-        check_choice("model", options.model, KINDS)
-    if options.layers is not None and options.model is None:
-        raise ArgumentError("layers: a run without a model is one aggregation; give --model too.")
-    if options.sweep and options.model is not None:
-        raise ArgumentError("sweep, model: give one of them.")
-    if options.host_too and (options.sweep or options.model is not None):
-        raise ArgumentError("host: torch is measured beside one aggregation; leave --sweep and --model away.")
     config = load(options.machine) if Path(options.machine).exists() else preset(options.machine)
     kinds = {**kinds_of(config), **dict.fromkeys(TOGETHER, float), **kinds_of(PimPlan())}
     experiment = Experiment("pim", _Case(config), kinds, _changed, options)
@@ -129,12 +95,7 @@ class _Chosen:
         self.what = f"width {self.width}, {self.dtype}"
         self.base = prior_art.PUBLISHED if published else PimPlan()
         self._given: PimPlan | None = None
-        if published and (plan == "default" or (plan not in _NAMED_PLANS and Path(plan).is_file())):
-            raise ArgumentError(
-                f"published: the plan {plan!r} says itself all that --published would; leave one of them "
-                "away, or take a grid or tuned."
-            )
-        if plan in _NAMED_PLANS:
+        if plan in PIM_PLANS:
             return
         grid = re.fullmatch(r"(\d+)x(\d+)", plan)
         if grid:
@@ -144,7 +105,7 @@ class _Chosen:
             self._given = PimPlan.from_json(Path(plan).read_text())
         else:
             grids = ", ".join(f"{sp}x{ds}" for sp, ds in suitable_grids(config))
-            raise ArgumentError(f"plan: expected {_PLANS}, got {plan!r}; grids of {config.name}: {grids}.")
+            raise ArgumentError(f"plan: expected {PLANS}, got {plan!r}; grids of {config.name}: {grids}.")
 
     def on(self, case: _Case, graph: Graph, shapes: Shapes) -> tuple[PimPlan, TuningResult | None]:
         """Return the plan for a case and a graph, and how it was tuned; shapes may be another machine's."""

@@ -25,7 +25,7 @@ from onehop.ops.sddmm import sddmm
 _OF_EMPTY = {"max": -math.inf, "min": math.inf}
 
 
-def gspmm(_: Any, g: Any, op: str, reduce_op: str, lhs_data: Any, rhs_data: Any) -> Tensor:
+def gspmm(_: Any, g: Any, op: str, reduce_op: Any, lhs_data: Any, rhs_data: Any) -> Tensor:
     """Runs DGL's ``gspmm`` on onehop's kernels.
 
     Raises:

@@ -106,8 +106,8 @@ def _by_rule(call: Call, edges: PartEdges, operands: dict[str, Any]) -> tuple[st
         call = replace(call, operands=operands)
     plan = call.lowered(rule, edges, "")
     if isinstance(plan, Aggregation):
-        scales = {"src_scale": plan.scale, "dst_scale": plan.scale}
-        out = aggregate(edges.graph(), plan.x, plan.weight, plan.reduce, **scales)
+        scales: dict[str, Any] = {"src_scale": plan.scale, "dst_scale": plan.scale, "reduce": plan.reduce}
+        out = aggregate(edges.graph(), plan.x, plan.weight, **scales)
     else:
         out = plan.run()
     return plan.form.removesuffix(", fused"), call.reduce, out

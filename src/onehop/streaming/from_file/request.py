@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal, get_args
 
 from onehop.errors import ArgumentError, FileFormatError, check_choice
 from onehop.graph.build import MOST_NODES
@@ -15,8 +16,8 @@ ENDINGS = (*PARQUET, *TEXT, *ARRAYS)
 BLANKS = r"\s+"
 _DELIMITERS = {".csv": ",", ".tsv": "\t", ".txt": BLANKS}
 # Dtypes of a raw file's numbers, which are node numbers or ids.
-_DTYPES = ("int32", "int64", "uint32", "uint64")
-_WEIGHT_DTYPES = ("float32", "float64")
+IdDtype = Literal["int32", "int64", "uint32", "uint64"]
+WeightDtype = Literal["float32", "float64"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +88,8 @@ class Request:
         for path in self.files():
             check_is_file(path)
         for name, value, choices in (
-            ("dtype", self.dtype, _DTYPES),
-            ("weight_dtype", self.weight_dtype, _WEIGHT_DTYPES),
+            ("dtype", self.dtype, get_args(IdDtype)),
+            ("weight_dtype", self.weight_dtype, get_args(WeightDtype)),
         ):
             check_choice(name, value, choices)
         if self.nodes is not None:

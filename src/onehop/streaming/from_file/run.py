@@ -22,7 +22,7 @@ from onehop.storage import writing
 from onehop.streaming.from_file import load, number
 from onehop.streaming.from_file.database import LEAST_BYTES, Database, literal
 from onehop.streaming.from_file.number import numbering
-from onehop.streaming.from_file.request import Request
+from onehop.streaming.from_file.request import IdDtype, Request, WeightDtype
 
 LOGGER = logging.getLogger("onehop")
 
@@ -73,7 +73,8 @@ class Work:
         """Log a warning with the columns that were not read."""
         if left_out:
             LOGGER.warning(
-                "%s: columns that are left out: %s. weight and edge_type name those to keep.",
+                "%s: columns that are left out: %s. weight and edge_type (--weight and --type) name "
+                "columns to keep.",
                 self._request.path,
                 ", ".join(left_out),
             )
@@ -187,8 +188,8 @@ def ingest(
     text_ids: bool = False,
     delimiter: str | None = None,
     header: bool | None = None,
-    dtype: str = "int64",
-    weight_dtype: str = "float32",
+    dtype: IdDtype = "int64",
+    weight_dtype: WeightDtype = "float32",
     memory: SupportsIndex | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> StoredGraph:
