@@ -48,7 +48,7 @@ class LayerReport:
         backend: The name of the backend that ran it.
         plan: The plan that it ran with.
         program: The steps of a compiled message, one a line; empty for any other.
-        framework: "PyG" or "DGL".
+        framework: The name of the framework that the class belongs to, such as "PyG" or "DGL".
     """
 
     name: str
@@ -69,7 +69,7 @@ class LayerReport:
 
     @property
     def path(self) -> str:
-        """The path: "fast", "in blocks", or "PyG's" or "DGL's" own code."""
+        """The path: "fast", "in blocks", or whose own code ran, such as "PyG's"."""
         if self.reason is not None:
             return f"{self.framework}'s"
         return "in blocks" if self.form == reports.IN_BLOCKS else "fast"

@@ -13,6 +13,7 @@ pytest.importorskip("mace.modules")
 from e3nn.o3 import TensorProduct
 from e3nn.util import jit
 from mace.modules.blocks import InteractionBlock
+from mace.modules.symmetric_contraction import EmptyParam
 
 import onehop
 from benchmarks.equivariant.potentials import Potential, mace, results
@@ -205,6 +206,30 @@ def test_a_contraction_follows_its_tables_and_weights():
                 found = contraction(x, elements)
             assert [call.reason for call in calls] == [None]
             torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_a_model_that_first_ran_in_inference_mode_can_be_trained():
+    potential, atoms = drawn(VECTORS)
+    expected = results(potential, atoms, True)
+    block = potential.module.products[0].symmetric_contractions
+    x, elements = torch.randn(8, CHANNELS, (DEGREE + 1) ** 2), torch.eye(10)[:8]
+    with onehop.patch():
+        with torch.inference_mode(), reports.recorded() as calls:
+            block(x, elements)
+        found = results(potential, atoms, True)
+    assert [call.reason for call in calls] == [None]
+    for got, want in zip(found, expected, strict=True):
+        torch.testing.assert_close(got, want, rtol=2e-4, atol=2e-4 * float(want.abs().max()))
+
+
+def test_weights_of_a_degree_without_entries():
+    contraction, x, elements = _contraction(SCALARS)
+    (inner,) = contraction.contractions
+    inner.weights[0] = EmptyParam(inner.weights[0])
+    expected = contraction(x, elements)
+    with onehop.patch(), reports.recorded() as calls:
+        torch.testing.assert_close(contraction(x, elements), expected)
+    assert [call.reason for call in calls] == [None]
 
 
 def test_contractions_that_are_left_to_mace():

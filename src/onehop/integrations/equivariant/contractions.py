@@ -15,11 +15,13 @@ from weakref import WeakKeyDictionary
 import torch
 from mace.modules.symmetric_contraction import Contraction, SymmetricContraction
 from torch import Tensor
+from torch.nn import Parameter
 from torch.nn.functional import one_hot
 
 from onehop.integrations import reports
 from onehop.integrations.equivariant.products import check_context, is_plain_float
 from onehop.integrations.rows import Function, Leave
+from onehop.ops.contexts import is_numbers
 
 NAME = "symmetric contraction"
 
@@ -83,9 +85,12 @@ def _contracted(module: Any, x: Any, y: Any) -> Tensor:
 def _check_shapes(x: Tensor, y: Tensor, weights: list[tuple[Tensor, ...]], contractions: list[Any]) -> None:
     """Raises :class:`Leave` unless the operands fit the weights [E, paths, C] and the tables."""
     components = {_tables_of(each)[0].size(1) for each in contractions}
-    fits = x.dim() == 3 and y.dim() == 2 and x.size(0) == y.size(0) > 0 and components == {x.shape[-1]}
+    fits = x.dim() == 3 and y.dim() == 2 and x.size(0) == y.size(0) and y.numel() > 0
+    fits = fits and components == {x.shape[-1]}
     for weight in itertools.chain.from_iterable(weights):
-        fits = fits and is_plain_float(weight) and weight.dtype is x.dtype
+        # MACE has a class of parameters for weights of tables without entries.
+        is_plain = is_numbers(weight) if isinstance(weight, Parameter) else is_plain_float(weight)
+        fits = fits and is_plain and weight.dtype is x.dtype
         fits = fits and weight.shape[::2] == (y.size(1), x.size(1))
     if not fits:
         raise Leave("MACE is left to report what does not fit")
@@ -133,13 +138,16 @@ def _degrees_of(module: Any, contractions: list[Any]) -> list[Terms]:
         for each in contractions
         for degree in range(1, each.correlation + 1)
     ]
+    if any(table.is_inference() for table in buffers):
+        raise Leave("its tables were made in inference mode, so a change of them would not be noticed")
     kept = _kept.get(module)
     if kept is None or [(id(each), each._version) for each in buffers] != [
         (id(each), version) for each, version in kept.tables
     ]:
         if len({each.correlation for each in contractions}) != 1:
             raise Leave("its outputs differ in degree")
-        with torch.no_grad():
+        # Tensors of inference mode could not be used outside of it.
+        with torch.inference_mode(False), torch.no_grad():
             by_degree = zip(*map(_tables_of, contractions), strict=True)
             degrees = [_terms(tables) for tables in by_degree]
         kept = _kept[module] = _Kept([(each, each._version) for each in buffers], degrees)
