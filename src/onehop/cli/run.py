@@ -29,7 +29,7 @@ from onehop.integrations.selection import MODULES
 from onehop.storage import STANDARD_OUTPUT
 from onehop.tables import Column, Table
 
-_NO_LAYERS = "The script ran no layers of PyG or DGL."
+_NO_LAYERS = "The script ran no layers of PyG, DGL, MACE or NequIP."
 
 # Options that are passed as arguments to patch().
 _OF_PATCH = ("dropout", "products", "indexing", "reuse", "associate", "keep_memory")

@@ -148,7 +148,7 @@ class Explanation:
     def __str__(self) -> str:
         """The table, followed by plans and programs if ``verbose``."""
         if not self.layers:
-            return "\n".join(["The model has no layers of PyG or DGL.", *self._functions()])
+            return "\n".join(["The model has no layers of PyG, DGL, MACE or NequIP.", *self._functions()])
         longest = None if self.verbose else _LONGEST_NAME
         rows = [(_shortened(_named(row), longest), row.kind, str(row.calls), row.text) for row in self.layers]
         widths = [max(len(row[i]) for row in (_HEADINGS, *rows)) for i in range(3)]
