@@ -84,6 +84,9 @@ bench-potentials: $(MADE)/develop $(MADE)/onehop .venv-potentials/mace/.made .ve
 	  PYTHONPATH=.venv-potentials/$$package $(BIN)/python -m benchmarks.equivariant.bench_potentials \
 	    --potentials $$package-small,$$package-medium --json benchmarks/results/potentials_$$package.json $(ARGS) || exit 1; \
 	done
+	$(call say,potentials in PyG and torch)
+	$(BIN)/python -m benchmarks.equivariant.bench_potentials --potentials schnet,painn \
+	  --json benchmarks/results/potentials_torch.json $(ARGS)
 	$(BIN)/python -m benchmarks.render_results
 
 # Another release of triton than that of .venv, in a folder of its own, where Python looks first.

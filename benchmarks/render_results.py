@@ -37,7 +37,7 @@ from onehop.bench.plots import plot_parts
 
 PUBLISHED = "published_models"
 NEEDED = ("ops", "models", "limits", "layers")
-POTENTIALS = ("potentials_mace", "potentials_nequip")
+POTENTIALS = ("potentials_mace", "potentials_nequip", "potentials_torch")
 MORE = (PUBLISHED, "small", "sparse", "examples", *POTENTIALS)
 
 
@@ -153,8 +153,9 @@ def potentials_section(documents: Mapping[str, Document]) -> str:
         return ""
     return "\n\n".join(
         [
-            f"{machine(measured[0]['stamp'])} Random weights and atoms; {rounds_of(measured[0])} Memory is "
-            "what two evaluations add to a process at its peak. `make bench-potentials` measures it.",
+            f"{machine(measured[0]['stamp'])} Random weights and atoms; {rounds_of(measured[0], 'seconds')} "
+            "Memory is what two evaluations add to a process at its peak. `make bench-potentials` "
+            "measures it.",
             potentials_table([row for document in measured for row in document["results"]]),
         ]
     )

@@ -77,9 +77,9 @@ def machine_line(stamp: Document) -> str:
     return f"{stamp['machine']['processor']}, {stamp['threads']} threads, {stamp['isa']}"
 
 
-def rounds_of(document: Document) -> str:
-    """How often each way was timed, as a sentence."""
-    counts = {times["rounds"] for result in document["results"] for times in result["times"].values()}
+def rounds_of(document: Document, key: str = "times") -> str:
+    """How often each way was timed, as a sentence; a result has the times under this key."""
+    counts = {times["rounds"] for result in document["results"] for times in result[key].values()}
     least, most = min(counts), max(counts)
     text = str(least) if least == most else f"{least} to {most}"
     plural = "" if most == 1 else "s"
