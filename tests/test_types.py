@@ -149,7 +149,7 @@ def test_checkers_refuse_what_is_wrong_and_know_what_is_right(checker: str, tmp_
     ("kind", "known"),
     [
         (message.Reduce, message._NAMES),
-        (orders.Order, {"degree", *orders._METHODS}),
+        (orders.Order, ("degree", *orders._METHODS)),
         (exchange.HaloMode, exchange._MODES),
         (operations.Op, operations.GPU_OPS),
         (operations.Reduction, REDUCTIONS),
