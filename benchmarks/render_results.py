@@ -38,7 +38,8 @@ from onehop.bench.plots import plot_parts
 PUBLISHED = "published_models"
 NEEDED = ("ops", "models", "limits", "layers")
 POTENTIALS = ("potentials_mace", "potentials_nequip", "potentials_torch")
-MORE = (PUBLISHED, "small", "sparse", "examples", *POTENTIALS)
+POTENTIALS_PAGE = "docs/howto/potentials.md"
+MORE = (PUBLISHED, "small", "sparse", "examples")
 
 
 def read(folder: Path, name: str) -> Document:
@@ -164,7 +165,7 @@ def potentials_section(documents: Mapping[str, Document]) -> str:
 SECTIONS = {
     ("docs/results.md", "results"): section,
     ("README.md", "figures"): lambda documents: figures_section(documents[PUBLISHED], documents.get("small")),
-    ("docs/howto/potentials.md", "potentials"): potentials_section,
+    (POTENTIALS_PAGE, "potentials"): potentials_section,
     ("README.md", "results"): lambda documents: short_models_table(documents[PUBLISHED]),
 }
 """For each page and name of markers, what is between them."""
@@ -172,7 +173,7 @@ SECTIONS = {
 
 def read_all(folder: Path) -> dict[str, Document]:
     """The result files that are there, and those of :data:`NEEDED`."""
-    there = [name for name in MORE if (folder / f"{name}.json").exists()]
+    there = [name for name in (*MORE, *POTENTIALS) if (folder / f"{name}.json").exists()]
     return {name: read(folder, name) for name in (*NEEDED, *there)}
 
 
@@ -185,7 +186,8 @@ def main(root: Path = ROOT) -> None:
     if published:
         draw_each(published, images)
         plot_parts(published["results"], machine_line(published["stamp"]), images / "parts.png")
-    texts = {name: (root / name).read_text() for name, _ in SECTIONS if published or name != "README.md"}
+    measured = {"README.md": published, POTENTIALS_PAGE: any(name in documents for name in POTENTIALS)}
+    texts = {name: (root / name).read_text() for name, _ in SECTIONS if measured.get(name, True)}
     for (name, markers), content in SECTIONS.items():
         if name in texts:
             texts[name] = replace_between(texts[name], content(documents), markers)

@@ -158,6 +158,7 @@ def test_every_example_has_a_test() -> None:
         "07_reddit_by_sampling.py",
         "08_molecule_property.py",
         "09_sampled_training.py",
+        "11_molecular_dynamics.py",
         f"{FIRST}.py",
         "train.py",
     }
