@@ -156,7 +156,7 @@ def schnet(neighbours: float) -> Potential:
 
 
 class Given(Module):
-    """Edges of a periodic structure and their lengths, as SchNet asks for them."""
+    """The edges of a periodic structure and their lengths, in the form that SchNet reads."""
 
     def forward(self, pos: Tensor, batch: Tensor) -> tuple[Tensor, Tensor]:
         """Return the edges of the atoms whose positions were set, and the lengths of the edges."""

@@ -44,7 +44,5 @@ def raised() -> Iterator[None]:
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         raise
-    except Exception:
-        end_at_once()
-        raise
-    end_at_once()
+    finally:
+        end_at_once()  # has no effect after an interrupt
